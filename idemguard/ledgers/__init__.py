@@ -1,0 +1,43 @@
+"""The ledgers, opened by URL; each one is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import parse_qsl, urlsplit
+
+from ..errors import InvalidOption
+from ..ledger import Ledger
+
+_opened: dict[str, Ledger] = {}
+_lock = threading.Lock()
+
+_KNOWN = "ssm:///PREFIX, memory://NAME"
+
+
+def open_ledger(url: str) -> Ledger:
+    """The ledger that `url` names, such as ``ssm:///idempotency?tier=Advanced`` or ``memory://``.
+
+    The same URL gives the same object throughout a process.
+
+    Raises:
+        InvalidOption: the scheme or a parameter is not known.
+    """
+    ledger = _opened.get(url)
+    if ledger is None:
+        with _lock:
+            ledger = _opened.get(url) or _opened.setdefault(url, _open(url))
+    return ledger
+
+
+def _open(url: str) -> Ledger:
+    parts = urlsplit(url)
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.scheme == "memory":
+        from .memory import MemoryLedger
+
+        return MemoryLedger()
+    if parts.scheme == "ssm":
+        from .ssm import SSMLedger
+
+        return SSMLedger.from_url(parts.netloc, parts.path, settings)
+    raise InvalidOption(f"ledger: {parts.scheme or 'no'} scheme; use one of {_KNOWN}")

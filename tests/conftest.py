@@ -1,0 +1,37 @@
+"""Fixtures for every test; no test can reach a real AWS account."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from tests.servers import DUMMY_AWS, ministack_url
+
+__all__ = ["event", "ministack_url"]
+
+# Before any test module is imported, for some make clients at import time.
+for name in list(os.environ):
+    if name.startswith(("AWS_", "IDEMGUARD_", "POWERTOOLS_")):
+        del os.environ[name]
+os.environ.update(DUMMY_AWS)
+
+# How long an example takes says more about the machine than about the code. In CI the same
+# examples are drawn each time, so that a red run is about the change.
+settings.register_profile("idemguard", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("idemguard")
+
+
+@pytest.fixture
+def event() -> Callable[[str], Any]:
+    """Loads tests/events/NAME.json, fresh at each call."""
+
+    def load(name: str) -> Any:
+        return json.loads((Path(__file__).parent / "events" / f"{name}.json").read_text())
+
+    return load
