@@ -28,17 +28,16 @@ def returned_types(function: Callable[..., Any]) -> dict[str, type]:
     function = _innermost(function)
     if isinstance(function, type):
         return nested_types([function])
-    scope = _closure(function)
-    return nested_types([_return_annotation(function, scope)], scope)
+    finder = _Finder(_closure(function))
+    finder.find(_return_annotation(function), _names(function))
+    return finder.found
 
 
-def nested_types(
-    annotations: Iterable[Any], scope: dict[str, Any] | None = None
-) -> dict[str, type]:
-    """The user types in annotations, and in the fields of those; `scope` holds local names."""
-    finder = _Finder(scope or {})
-    for annotation in annotations:
-        finder.find(annotation)
+def nested_types(types: Iterable[type]) -> dict[str, type]:
+    """The user types among these, and in their fields."""
+    finder = _Finder({})
+    for cls in types:
+        finder.find(cls, {})
     return finder.found
 
 
@@ -50,7 +49,7 @@ def check_annotation(function: Callable[..., Any]) -> None:
     """
     if not inspect.isroutine(function) or hasattr(function, "__wrapped__"):
         return  # The annotation is that of the wrapped function, and may not hold any more.
-    annotation = _return_annotation(function, {})
+    annotation = _return_annotation(function)
     lazy = get_origin(annotation) or annotation
     if lazy in _LAZY:
         raise UnsupportedResultError(
@@ -62,40 +61,39 @@ def check_annotation(function: Callable[..., Any]) -> None:
 
 
 class _Finder:
+    """Walks annotations; `scope` holds the local names of the functions around."""
+
     def __init__(self, scope: dict[str, Any]) -> None:
         self.found: dict[str, type] = {}
         self._scope = scope
-        self._seen: set[int] = set()
-        self._kept: list[Any] = []  # An id is only told apart while its object lives.
+        self._seen: dict[int, Any] = {}  # With the object, whose id is its own while it lives.
 
-    def find(self, hint: Any) -> None:
+    def find(self, hint: Any, names: dict[str, Any]) -> None:
         if id(hint) in self._seen:
             return
-        self._seen.add(id(hint))
-        self._kept.append(hint)
+        self._seen[id(hint)] = hint
         origin = get_origin(hint)
         if origin is Literal:
             for value in get_args(hint):
                 if isinstance(value, Enum):
-                    self.find(type(value))
+                    self.find(type(value), names)
         elif origin is Annotated:
-            self.find(hint.__origin__)
+            self.find(hint.__origin__, names)
         elif origin is not None:
-            self.find(origin)
-            for argument in get_args(hint):
-                self.find(argument)
+            for part in (origin, *get_args(hint)):
+                self.find(part, names)
+        elif isinstance(hint, str):  # Python 3.10 leaves the text in list["Order"] as it is.
+            self.find(_resolved(hint, names), names)
         elif isinstance(hint, TypeVar):
             for bound in (hint.__bound__, *hint.__constraints__):
-                self.find(bound)
+                self.find(bound, names)
         elif isinstance(hint, NewType):
-            self.find(hint.__supertype__)
-        elif isinstance(hint, list):  # The parameters of a Callable.
-            return
+            self.find(hint.__supertype__, names)
         elif isinstance(hint, type):
             self._find_in_class(hint)
         elif type(hint).__name__ == "TypeAliasType":
             with suppress(NameError):
-                self.find(hint.__value__)
+                self.find(hint.__value__, names)
 
     def _find_in_class(self, cls: type) -> None:
         if is_user_type(cls):
@@ -104,17 +102,17 @@ class _Finder:
             return
         if issubclass(cls, Enum):
             return
-        if is_model(cls):
-            for field in cls.model_fields.values():  # type: ignore[attr-defined]
-                self.find(field.annotation)
-        for base in getattr(cls, "__orig_bases__", ()):
-            for argument in get_args(base):
-                self.find(argument)
         for base in cls.__mro__:
             module = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
-            scope = {**vars(base), **module, **self._scope}
+            names = {**vars(base), **module, **self._scope}
+            if base is cls and is_model(cls):
+                for field in cls.model_fields.values():  # type: ignore[attr-defined]
+                    self.find(field.annotation, names)
+            for generic in vars(base).get("__orig_bases__", ()):
+                for argument in get_args(generic):
+                    self.find(argument, names)
             for annotation in _annotations(base).values():
-                self.find(_resolved(annotation, scope))
+                self.find(_resolved(annotation, names), names)
 
 
 def _innermost(function: Any) -> Any:
@@ -132,9 +130,12 @@ def _innermost(function: Any) -> Any:
     return function
 
 
-def _return_annotation(function: Any, scope: dict[str, Any]) -> Any:
-    names = {**getattr(function, "__globals__", {}), **scope}
-    return _resolved(_annotations(function).get("return"), names)
+def _return_annotation(function: Any) -> Any:
+    return _resolved(_annotations(function).get("return"), _names(function))
+
+
+def _names(function: Any) -> dict[str, Any]:
+    return {**getattr(function, "__globals__", {}), **_closure(function)}
 
 
 def _annotations(holder: Any) -> dict[str, Any]:

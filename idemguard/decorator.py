@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from .codec import Codec, check_annotation
-from .delivery import Delivery, deliver, deliver_async
+from .delivery import Delivery, deliver
 from .errors import InvalidOption, MissingKeyError, UnsupportedResultError
 from .guard import Guard, record_name
 from .keys import MISSING, Selector, is_redelivery, make_key
@@ -70,6 +70,7 @@ def decorate(guard: Guard, key: KeySource, function: Callable[P, R]) -> Callable
         return cast("Callable[P, R]", type(function)(wrapped))
     bound = _Bound(guard, key, function)
     if _is_async(function):
+        from .delivery_async import deliver_async
 
         @functools.wraps(function)
         async def async_wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -78,14 +79,19 @@ def decorate(guard: Guard, key: KeySource, function: Callable[P, R]) -> Callable
             execution = await deliver_async(delivery, lambda: work(*args, **kwargs))
             return execution.result
 
-        wrapper = cast("Callable[P, R]", async_wrapper)
-    else:
+        return cast("Callable[P, R]", _signed(async_wrapper, bound))
 
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            return deliver(bound.delivery(args, kwargs), lambda: function(*args, **kwargs)).result
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        delivery: Delivery[R] = bound.delivery(args, kwargs)
+        return deliver(delivery, lambda: function(*args, **kwargs)).result
 
-    wrapper.__signature__ = bound.signature  # type: ignore[attr-defined]
+    return cast("Callable[P, R]", _signed(wrapper, bound))
+
+
+def _signed(wrapper: Any, bound: _Bound) -> Any:
+    # A callable instance or a partial hides its signature behind a wrapper otherwise.
+    wrapper.__signature__ = bound.signature
     return wrapper
 
 

@@ -1,26 +1,22 @@
 """One delivery from start to finish: open it, do the work if it says so, close or abort it.
 
-`Delivery` holds every decision; `deliver` and `deliver_async` are the two ways to drive it, and the
-only code that differs between them is where the ledger is waited for.
+`Delivery` holds every decision. `deliver` drives it for blocking work and `deliver_async`, in its own
+module, for awaitable work; they differ only in where the ledger is waited for.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import logging
-import secrets
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from .cache import cache_of
 from .claim import Claim, current
-from .clock import Clock, Deadline
-from .codec import Codec, error_type, is_lazy, not_stored
+from .clock import Deadline
+from .codec import error_type, is_lazy, not_stored
+from .contest import Setup, contend, lease_of
 from .errors import (
     IdempotencyError,
     InFlightError,
@@ -35,42 +31,17 @@ from .errors import (
     UnsupportedResultError,
 )
 from .holding import Holding
-from .ledger import Entry, Ledger
-from .lifecycle import LONGEST_LEASE, Meaning, Terms, first_claim, judge, next_claim
-from .outcome import Details, Execution, Happening, Hooks, Outcome, Phase
+from .ledger import Entry
+from .lifecycle import Meaning, judge
+from .outcome import Details, Execution, Happening, Outcome, Phase
 from .record import Key, Record, State
 
 T = TypeVar("T")
 
 _log = logging.getLogger("idemguard")
 
-#: Seconds that a lease outlives the time left in the context.
-LEASE_MARGIN = 0.5
 # Seconds of the time left that are kept back from the ledger, for the answer to get out.
 _RESERVE = 0.25
-_DEFAULT_WAIT = 30.0
-_TAKEOVERS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What is the same for every delivery of one decorated function, resolved once."""
-
-    ledger: Ledger
-    namespace: str
-    codec: Codec
-    hooks: Hooks
-    clock: Clock
-    retention: float
-    lease: float | None
-    wait: float | None
-    cached: bool
-    on_in_flight: str
-    on_missing_key: str
-    on_ledger_error: str
-    on_complete_error: str
-    store_result: bool
-    permanent: tuple[type[BaseException], ...]
 
 
 class Delivery(Generic[T]):
@@ -212,39 +183,19 @@ class Delivery(Generic[T]):
             current.reset(token)
 
     def _claim(self) -> bool:
-        setup, ledger = self._setup, self._setup.ledger
-        # The operating system's randomness, at claim time: forks and restored snapshots of one
-        # process must not share a token.
-        token = secrets.token_hex(16)
-        patience = _Patience(setup, self._deadline)
-        takeovers = 0
-        met: Record | None = None
-        entry: Entry | None = None
-        if self._redelivered:
-            entry = ledger.read(self._name, deadline=self._deadline)
-        while True:
-            if entry is None:
-                met = None
-                wanted = first_claim(self._key, self._terms(token))
-                entry = ledger.create(self._name, wanted, deadline=self._deadline)
-            if entry.record.token == token and entry.record.state is State.CLAIMED:
-                self._won(entry, met)
-                return True
-            meaning = judge(entry.record, entry.age, self._key)
-            if meaning is Meaning.BUSY and setup.on_in_flight == "wait" and patience.wait():
-                entry = ledger.read(self._name, deadline=self._deadline)
-            elif meaning is Meaning.TAKE_OVER and takeovers < _TAKEOVERS:
-                takeovers += 1
-                met = entry.record
-                wanted = next_claim(met, entry.age, self._key, self._terms(token))
-                entry = ledger.replace(entry, wanted, deadline=self._deadline)
-            else:
-                self._answer(Meaning.BUSY if meaning is Meaning.TAKE_OVER else meaning, entry)
-                return False
-
-    def _terms(self, token: str) -> Terms:
-        setup = self._setup
-        return Terms(token, self._lease(), setup.retention, int(setup.clock.wall() * 1000))
+        contest = contend(
+            self._setup,
+            self._key,
+            self._name,
+            limit=self._limit,
+            deadline=self._deadline,
+            redelivered=self._redelivered,
+        )
+        if contest.meaning is not None:
+            self._answer(contest.meaning, contest.entry)
+            return False
+        self._won(contest.entry, contest.took_over)
+        return True
 
     def _won(self, entry: Entry, met: Record | None) -> None:
         setup, record = self._setup, entry.record
@@ -267,7 +218,9 @@ class Delivery(Generic[T]):
     def _run_unguarded(self, error: IdempotencyError) -> None:
         _log.warning("%s runs unguarded: %s", self._key.operation, type(error).__name__)
         self._note(Happening.UNGUARDED, error=error)
-        self.claim = Claim.unguarded(self.details, self._lease(), self._setup.clock, self._limit)
+        self.claim = Claim.unguarded(
+            self.details, lease_of(self._setup, self._limit), self._setup.clock, self._limit
+        )
 
     def _is_permanent(self, error: BaseException) -> bool:
         # Another delivery at work, or a ledger that throttles, is never for good.
@@ -377,13 +330,6 @@ class Delivery(Generic[T]):
                 )
             claim = claim.outer
 
-    def _lease(self) -> float:
-        if self._setup.lease is not None:
-            return self._setup.lease
-        if self._limit is None:
-            return LONGEST_LEASE
-        return round(max(0.0, self._limit.remaining()) + LEASE_MARGIN, 3)
-
     def _holding(self) -> Holding | None:
         return self.claim.holding if self.claim else None
 
@@ -414,29 +360,6 @@ class Delivery(Generic[T]):
         error.key_digest = error.key_digest or self._key.digest
 
 
-class _Patience:
-    """How long, and at which pace, to wait for another delivery's result."""
-
-    def __init__(self, setup: Setup, deadline: Deadline | None) -> None:
-        self._clock = setup.clock
-        longest = setup.wait
-        if longest is None and deadline is None:
-            longest = _DEFAULT_WAIT
-        until = Deadline.after(self._clock, longest) if longest is not None else None
-        bounds = [bound for bound in (until, deadline) if bound is not None]
-        self._until = min(bounds, key=lambda bound: bound.at)
-        self._next = 0.1
-
-    def wait(self) -> bool:
-        """Wait a little longer each time; False when there is no time for it."""
-        pause = self._next * 0.5 + self._clock.jitter(self._next * 0.5)
-        if pause >= self._until.remaining():
-            return False
-        self._clock.sleep(pause)
-        self._next = min(self._next * 1.6, 2.0)
-        return True
-
-
 def deliver(delivery: Delivery[T], work: Callable[[], T]) -> Execution[T]:
     """Drive a delivery of blocking work."""
     with delivery.phase(Phase.CLAIM):
@@ -452,52 +375,3 @@ def deliver(delivery: Delivery[T], work: Callable[[], T]) -> Execution[T]:
         raise
     with delivery.phase(Phase.COMPLETE):
         return delivery.close(result)
-
-
-async def deliver_async(delivery: Delivery[T], work: Callable[[], Awaitable[T]]) -> Execution[T]:
-    """Drive a delivery of awaitable work; the ledger, which blocks, is waited for in a thread."""
-    with delivery.phase(Phase.CLAIM):
-        claimed = await _in_thread(delivery.open, undo=delivery.abort)
-    if not claimed:
-        return cast("Execution[T]", delivery.answer)
-    try:
-        with delivery.working():
-            result = await work()
-    except BaseException as error:
-        with delivery.ending_phase(error):
-            await _in_thread(functools.partial(delivery.abort, error))
-        raise
-    with delivery.phase(Phase.COMPLETE):
-        return await _in_thread(functools.partial(delivery.close, result))
-
-
-async def _in_thread(
-    call: Callable[[], T], undo: Callable[[BaseException], None] | None = None
-) -> T:
-    """Run `call` in a thread to its end even if the task is cancelled; then `undo` it there."""
-    cancelled: list[BaseException] = []
-    lock = threading.Lock()
-    finished = False
-
-    def run() -> T:
-        nonlocal finished
-        outcome = call()
-        with lock:
-            finished = True
-            late = cancelled[0] if cancelled else None
-        if late is not None and undo is not None:
-            undo(late)
-        return outcome
-
-    loop = asyncio.get_running_loop()
-    thread = loop.run_in_executor(None, copy_context().run, run)
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError as error:
-        thread.add_done_callback(lambda done: done.cancelled() or done.exception())
-        with lock:
-            cancelled.append(error)
-            undo_here = finished and undo is not None
-        if undo_here and undo is not None:
-            await asyncio.shield(loop.run_in_executor(None, copy_context().run, undo, error))
-        raise

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from .claim import Claim, current
 from .clock import Deadline
 from .codec import Codec
-from .delivery import Delivery, Setup, deliver, deliver_async
+from .contest import Setup
+from .delivery import Delivery, deliver
 from .errors import InvalidOption, MissingKeyError
 from .keys import make_key
 from .ledger import Ledger
@@ -113,6 +114,8 @@ class Guard:
         payload: Any = None,
     ) -> Execution[T]:
         """`run_exactly_once` for awaitable work."""
+        from .delivery_async import deliver_async
+
         return await deliver_async(self._delivery(key, context, payload), work)
 
     def claim(

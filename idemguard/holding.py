@@ -118,10 +118,11 @@ class Holding:
             LeaseLostError, LedgerError: as `end`.
         """
         with self._lock:
-            for form in (lambda: result, lambda: compress(result), lambda: not_stored("too large")):
-                record = self._with_step(name, form())
-                if self._ledger.fits(record):
-                    break
+            record = self._with_step(name, result)
+            if not self._ledger.fits(record):
+                record = self._with_step(name, compress(result))
+            if not self._ledger.fits(record):
+                record = self._with_step(name, not_stored("too large"))
             # Kept even if the write fails: the next write carries it.
             try:
                 self._write(record)
@@ -139,10 +140,12 @@ class Holding:
         return self._record.ended(State.CLAIMED, steps=steps)
 
     def _fitting(self, record: Record, part: str, value: Any) -> Record:
-        for form in (lambda: value, lambda: compress(value)):
-            candidate = record.ended(record.state, **{part: form()})
-            if self._ledger.fits(candidate):
-                return candidate
+        whole = record.ended(record.state, **{part: value})
+        if self._ledger.fits(whole):
+            return whole
+        compressed = record.ended(record.state, **{part: compress(value)})
+        if self._ledger.fits(compressed):
+            return compressed
         return record.ended(record.state, **{part: not_stored("too large")})
 
     def _write(self, wanted: Record) -> None:

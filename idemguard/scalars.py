@@ -84,8 +84,8 @@ def _write_zone(zone: tzinfo | None) -> Any:
     if zone is None:
         return None
     if type(zone) is timezone:
-        offset = zone.utcoffset(None)
-        return [_write_timedelta(offset), zone.tzname(None)]
+        offset = _write_timedelta(zone.utcoffset(None))
+        return [offset] if _is_unnamed(zone) else [offset, zone.tzname(None)]
     if type(zone) is ZoneInfo and zone.key:
         return zone.key
     if name := _dateutil_name(zone):
@@ -103,8 +103,8 @@ def _read_zone(payload: Any) -> tzinfo | None:
     if payload in (["tzutc"], ["tzlocal"]):
         found: tzinfo = getattr(import_module("dateutil.tz"), payload[0])()
         return found
-    offset, name = payload
-    return timezone(_read_timedelta(offset), name)
+    offset, *name = payload
+    return timezone(_read_timedelta(offset), *name)
 
 
 def _write_timedelta(value: timedelta) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterator
@@ -75,6 +74,8 @@ def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwar
 
 
 async def _step_async(run: _Step, work: Coroutine[Any, Any, Any]) -> Any:
+    from .delivery_async import in_thread
+
     try:
         if not run.begin():
             return run.kept
@@ -82,7 +83,7 @@ async def _step_async(run: _Step, work: Coroutine[Any, Any, Any]) -> Any:
             result = await work
     finally:
         work.close()
-    await asyncio.to_thread(run.keep, result)
+    await in_thread(lambda: run.keep(result))
     return result
 
 

@@ -25,7 +25,7 @@ class TypeChanged(Exception):
 
 
 def type_name(cls: type) -> str:
-    """``module:qualname``"""
+    """``module:qualname``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -60,9 +60,8 @@ def field_names(cls: Any) -> tuple[str, ...]:
 def member_of(value: Enum) -> str | int:
     """What names an Enum member: its name, or the number of a combination of flags."""
     cls = type(value)
-    name: str | None = value.name  # A combination of flags may have none.
-    if name is not None and cls.__members__.get(name) is value:
-        return name
+    if cls.__members__.get(value.name) is value:  # A combination of flags has no name of its own.
+        return value.name
     if isinstance(value, Flag):
         return int(value.value)
     raise Refused(cls, "is a member without a name")

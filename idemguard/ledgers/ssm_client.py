@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .ssm_model import session
+
 # Seconds to connect and to wait for an answer, longest first: a call is given the longest that
 # still ends before its deadline, so that a hanging connection never outlives the time left.
 _PATIENCE = ((1.0, 2.0), (0.4, 0.6), (0.1, 0.2))
@@ -37,8 +39,8 @@ class ClientMaker:
         return client
 
     def _make(self, connect: float, read: float) -> Any:
-        import boto3
         from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
 
         config = Config(
             connect_timeout=connect,
@@ -49,9 +51,20 @@ class ClientMaker:
             max_pool_connections=32,
             tcp_keepalive=True,
         )
-        return boto3.Session().client(
-            "ssm", region_name=self._region, endpoint_url=self._endpoint_url, config=config
-        )
+        settings = {
+            "region_name": self._region,
+            "endpoint_url": self._endpoint_url,
+            "config": config,
+        }
+        try:
+            return session().create_client("ssm", **settings)
+        except BotoCoreError:
+            raise
+        except Exception:
+            # An SDK that works otherwise inside: slower, and just as good.
+            import boto3
+
+            return boto3.Session().client("ssm", **settings)
 
 
 class _Made:

@@ -175,8 +175,8 @@ class Store:
             remaining = deadline.remaining()
             if remaining <= 0:
                 raise LedgerUnavailable(f"no time left for ssm:{action} before the deadline")
-            client = self._client(remaining)
             try:
+                client = self._client(remaining)
                 with sent_once(client, action) if once else nullcontext():
                     reply: dict[str, Any] = getattr(client, method)(**request)
                 return reply

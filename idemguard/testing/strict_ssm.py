@@ -1,21 +1,16 @@
 """A fake of SSM Parameter Store that refuses what AWS refuses, in process and without a network.
 
 It stands where a boto3 SSM client stands: the same methods, keyword arguments, answers and errors.
-Where AWS promises nothing (fresh reads, the order of listings, full pages), it can be told to behave
-at its worst. What it refuses is in `ssm_rules`, what can be made to go wrong in `ssm_faults`.
+Where AWS promises nothing (fresh reads and listings, full pages), it can be told to behave at its
+worst. `ssm_account` holds the operations, `ssm_rules` what is refused, `ssm_faults` what can be made
+to go wrong on the way.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import random
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from email.utils import formatdate
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -30,30 +25,16 @@ from botocore.exceptions import (
 from botocore.hooks import HierarchicalEmitter
 
 from ..clock import SYSTEM_CLOCK, Clock
-from . import ssm_rules as rules
+from .ssm_account import OPERATIONS, Account, named_in
 from .ssm_faults import ANY, Fault, FaultPlan, Transport
-from .ssm_history import History, Parameter, Version
-from .ssm_listing import below, check_filters, page, passes
-from .ssm_rules import Refusal
+from .ssm_limits import Quotas, Staleness
+from .ssm_rules import ADVANCED, STANDARD, Refusal, check_shape
 
 _TRANSPORT_ERRORS: dict[Transport, Any] = {
     Transport.CLOSED: ConnectionClosedError,
     Transport.CONNECT_TIMEOUT: ConnectTimeoutError,
     Transport.UNREACHABLE: EndpointConnectionError,
 }
-
-#: Which of the quotas an operation draws on; reads share one.
-_QUOTAS = {
-    "PutParameter": "write",
-    "GetParameter": "read",
-    "GetParameters": "read",
-    "GetParametersByPath": "read",
-    "DeleteParameter": "delete",
-    "DeleteParameters": "delete",
-    "DescribeParameters": "list",
-}
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class StrictSSM:
@@ -66,7 +47,7 @@ class StrictSSM:
         clock: the store's clock; a FrozenClock lets a test move time.
         default_tier: the account's setting for a put that names no tier: ``"Standard"``,
             ``"Advanced"`` or ``"Intelligent-Tiering"``.
-        kms_keys: the KMS keys that exist, as callers name them. The attribute can be changed.
+        kms_keys: the KMS keys that exist, as callers name them.
         standard_limit, advanced_limit: how many parameters of each tier there may be (10,000 and
             100,000, https://docs.aws.amazon.com/general/latest/gr/ssm.html).
         stale_reads: how often a read answers as of before the name's last write: a probability,
@@ -81,6 +62,7 @@ class StrictSSM:
         region, account: of the ARNs, whose length counts.
 
     Attributes:
+        clock: the store's clock.
         calls: ``(operation, *names)`` of each sending, also of those that a fault hit.
         before_call: called with operation and arguments before each sending, outside of the lock.
             What it raises ends the call as a crash would: nothing is sent.
@@ -92,7 +74,7 @@ class StrictSSM:
         self,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        default_tier: str = rules.STANDARD,
+        default_tier: str = STANDARD,
         kms_keys: Iterable[str] = ("alias/aws/ssm",),
         standard_limit: int = 10_000,
         advanced_limit: int = 100_000,
@@ -108,48 +90,32 @@ class StrictSSM:
         region: str = "us-east-1",
         account: str = "123456789012",
     ) -> None:
-        if default_tier not in rules.TIERS:
-            raise ValueError(f"default_tier={default_tier!r} is none of {', '.join(rules.TIERS)}")
         self.calls: list[tuple[str, ...]] = []
         self.before_call: Callable[[str, Mapping[str, Any]], None] | None = None
-        self.kms_keys = set(kms_keys)
         self.meta = SimpleNamespace(events=HierarchicalEmitter())
-        self._clock = clock
-        self._default_tier = default_tier
-        self._limits = {rules.STANDARD: standard_limit, rules.ADVANCED: advanced_limit}
-        self._stale_reads = stale_reads
-        self._chance = random.Random(seed)
-        self._stale_next: Counter[str] = Counter()
-        self._listing_lag = listing_lag
-        self._empty_pages = empty_pages
-        self._quotas = {
-            name: _Quota(calls)
-            for name, calls in {
-                "write": write_quota,
-                "read": read_quota,
-                "delete": delete_quota,
-                "list": list_quota,
-            }.items()
-            if calls is not None
-        }
-        self._high_throughput = high_throughput
-        self._arn = f"arn:aws:ssm:{region}:{account}:"
+        self.clock = clock
+        self._account = Account(
+            default_tier=default_tier,
+            kms_keys=set(kms_keys),
+            limits={STANDARD: standard_limit, ADVANCED: advanced_limit},
+            staleness=Staleness(stale_reads, seed),
+            listing_lag=listing_lag,
+            empty_pages=empty_pages,
+            high_throughput=high_throughput,
+            arn=f"arn:aws:ssm:{region}:{account}:",
+        )
+        self._quotas = Quotas(
+            {"write": write_quota, "read": read_quota, "delete": delete_quota, "list": list_quota}
+        )
         self._endpoint = f"https://ssm.{region}.amazonaws.com/"
         self._lock = threading.Lock()
         self._faults = FaultPlan()
-        self._history = History(listing_lag)
         self._requests = 0
-        self._handlers: dict[str, Callable[..., dict[str, Any]]] = {
-            "PutParameter": self._put,
-            "GetParameter": self._get,
-            "GetParameters": self._get_many,
-            "GetParametersByPath": self._get_by_path,
-            "DeleteParameter": self._delete,
-            "DeleteParameters": self._delete_many,
-            "DescribeParameters": self._describe,
-            "LabelParameterVersion": self._label,
-            "GetServiceSetting": self._setting,
-        }
+
+    @property
+    def kms_keys(self) -> set[str]:
+        """The KMS keys that exist; take one away to see reads of its values fail."""
+        return self._account.kms_keys
 
     # The client's methods.
 
@@ -212,8 +178,8 @@ class StrictSSM:
         Raises:
             ValueError: an operation that this fake does not have, or a senseless count.
         """
-        if operation != ANY and operation not in self._handlers:
-            raise ValueError(f"no operation {operation!r}; there are {', '.join(self._handlers)}")
+        if operation != ANY and operation not in OPERATIONS:
+            raise ValueError(f"no operation {operation!r}; there are {', '.join(OPERATIONS)}")
         with self._lock:
             self._faults.add(
                 operation, fault, times=times, after=after, name_contains=name_contains
@@ -225,7 +191,7 @@ class StrictSSM:
         So a read right after a create gives ParameterNotFound.
         """
         with self._lock:
-            self._stale_next[name] += times
+            self._account.staleness.schedule(name, times)
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation by its AWS name; the methods above do this.
@@ -235,8 +201,8 @@ class StrictSSM:
             ParamValidationError: boto3 would not send the call, or the fake lacks the member.
             HTTPClientError, ConnectionError: botocore's, from an injected fault.
         """
-        rules.check_shape(operation, request, self._handlers[operation])
-        names = _names(request)
+        check_shape(operation, request, OPERATIONS[operation])
+        names = named_in(request)
         resends = 0
         while True:
             # In botocore's order: whoever forbids the sending is asked before it counts as one.
@@ -247,7 +213,7 @@ class StrictSSM:
                 self.calls.append((operation, *names))
                 fault = self._faults.take(operation, names)
             if fault.delay:
-                self._clock.sleep(fault.delay)
+                self.clock.sleep(fault.delay)
             if not fault.hides_answer:
                 return self._apply(operation, request, resends)
             if fault.applied:
@@ -268,10 +234,8 @@ class StrictSSM:
         with self._lock:
             now = self._now()
             try:
-                quota = self._quotas.get(_QUOTAS.get(operation, ""))
-                if quota is not None:
-                    quota.charge(now)
-                answer = self._handlers[operation](now, **request)
+                self._quotas.charge(operation, now)
+                answer = OPERATIONS[operation](self._account, now, **request)
             except Refusal as refusal:
                 raise self._error(operation, refusal, now, resends) from None
             return {**answer, "ResponseMetadata": self._metadata(now, HTTPStatus.OK, resends)}
@@ -279,7 +243,7 @@ class StrictSSM:
     def _now(self) -> float:
         # To the microsecond, so that the date header and the milliseconds of an entry that are
         # derived from it are rounded down from the same moment.
-        return round(self._clock.wall(), 6)
+        return round(self.clock.wall(), 6)
 
     def _error(self, operation: str, refusal: Refusal, now: float, resends: int) -> ClientError:
         response = {
@@ -301,50 +265,3 @@ class StrictSSM:
             },
             "RetryAttempts": resends,
         }
-
-    # The operations, under the lock.
-
-    def _put(
-        self,
-        now: float,
-        *,
-        Name: str,
-        Value: str,
-        Type: str | None = None,
-        Description: str | None = None,
-        KeyId: str | None = None,
-        Overwrite: bool = False,
-        Tier: str | None = None,
-    ) -> dict[str, Any]:
-        rules.check_new_name(Name, self._arn_of(Name))
-        rules.check_value(Value)
-        rules.check_description(Description)
-        rules.check_tier(Tier)
-        rules.check_type(Type, KeyId)
-        old = self._history.current(Name)
-        tier = self._tier(Tier, Value, old)
-        rules.check_size(Value, tier)
-        if old is None:
-            self._check_creation(Name, Type, now)
-        elif not Overwrite:
-            raise Refusal("ParameterAlreadyExists", "the parameter exists; Overwrite is not set")
-        else:
-            _check_overwrite(old, Type, tier)
-        if (old is None or old.newest.tier != tier) and self._full(tier):
-            raise Refusal("ParameterLimitExceeded", f"{self._limits[tier]} of tier {tier} exist")
-        kind = Type or (old.newest.type if old else "")
-        key_id = (KeyId or "alias/aws/ssm") if kind == rules.SECURE else None
-        self._check_key(key_id)
-        version = Version(
-            number=old.newest.number + 1 if old else 1,
-            value=Value,
-            type=kind,
-            tier=tier,
-            key_id=key_id,
-            description=old.newest.description if old and Description is None else Description,
-            modified=_EPOCH + timedelta(milliseconds=int(round(now * 1e6) // 1000)),
-        )
-        kept = old.versions[1 - rules.VERSIONS_KEPT :] if old else ()
-        new = Parameter((*kept, version), old.labels if old else {})
-        self._history.write(Name, new, now)
-        return {"Version": version.number, "Tier": tier}

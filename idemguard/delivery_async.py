@@ -1,0 +1,65 @@
+"""Driving a delivery of awaitable work. Imported only where there is some: asyncio takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import TypeVar, cast
+
+from .delivery import Delivery
+from .outcome import Execution, Phase
+
+T = TypeVar("T")
+
+
+async def deliver_async(delivery: Delivery[T], work: Callable[[], Awaitable[T]]) -> Execution[T]:
+    """Drive a delivery of awaitable work; the ledger, which blocks, is waited for in a thread."""
+    with delivery.phase(Phase.CLAIM):
+        claimed = await in_thread(delivery.open, undo=delivery.abort)
+    if not claimed:
+        return cast("Execution[T]", delivery.answer)
+    try:
+        with delivery.working():
+            result = await work()
+    except BaseException as error:
+        with delivery.ending_phase(error):
+            await in_thread(functools.partial(delivery.abort, error))
+        raise
+    with delivery.phase(Phase.COMPLETE):
+        return await in_thread(functools.partial(delivery.close, result))
+
+
+async def in_thread(
+    call: Callable[[], T], undo: Callable[[BaseException], None] | None = None
+) -> T:
+    """Run `call` in a thread to its end even if the task is cancelled; then `undo` it there."""
+    cancelled: list[BaseException] = []
+    lock = threading.Lock()
+    finished = False
+
+    def run() -> T:
+        nonlocal finished
+        outcome = call()
+        with lock:
+            finished = True
+            late = cancelled[0] if cancelled else None
+        if late is not None and undo is not None:
+            undo(late)
+        return outcome
+
+    loop = asyncio.get_running_loop()
+    thread = loop.run_in_executor(None, functools.partial(copy_context().run, run))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError as error:
+        # Nobody awaits the thread any more: what it raises has been seen to.
+        thread.add_done_callback(lambda done: done.cancelled() or done.exception())
+        with lock:
+            cancelled.append(error)
+            undo_here = finished
+        if undo_here and undo is not None:
+            await asyncio.shield(asyncio.to_thread(undo, error))
+        raise
