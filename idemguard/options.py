@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import InvalidOption
 from .ledger import Ledger
+from .ledgers import check_url, open_ledger
 from .outcome import Hook
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Options:
                 _seconds(name, getattr(self, name))
         if self.namespace is not None:
             _checked_namespace(self.namespace, "namespace")
+        if isinstance(self.ledger, str):
+            check_url(self.ledger)
         if self.operation is not None and not self.operation.strip():
             raise InvalidOption("operation: give a name that is not empty, or leave it out")
         for error in self.permanent_types:
@@ -204,8 +207,6 @@ _substitute: Ledger | None = None
 
 def default_ledger(url: str | None = None) -> Ledger:
     """The ledger of `url`, or of the environment; one object per URL in a process."""
-    from .ledgers import open_ledger
-
     if _substitute is not None:
         return _substitute
     return open_ledger(url or os.environ.get("IDEMGUARD_LEDGER") or DEFAULT_LEDGER)
@@ -247,7 +248,8 @@ def _seconds(name: str, value: Seconds) -> float:
 
 
 def _checked_namespace(text: str, name: str) -> str:
-    if not _NAMESPACE.fullmatch(text) or len(text) > 200:
+    dots = any(set(level) == {"."} for level in text.split("/"))
+    if not _NAMESPACE.fullmatch(text) or dots or len(text) > 200:
         raise InvalidOption(
             f"{name}: {text!r:.60} cannot be part of a parameter name; use letters, digits and _ . - "
             "in at most three levels divided by /"

@@ -41,7 +41,7 @@ def _read_decimal(text: str) -> Decimal:
 
 def _write_moment(value: datetime | time) -> Any:
     zone = value.tzinfo
-    if value.fold == 0 and (zone is None or (type(zone) is timezone and _is_unnamed(zone))):
+    if value.fold == 0 and (zone is None or _is_iso(zone)):
         return value.isoformat()
     if isinstance(value, datetime) and zone is not None and _dateutil_name(zone) == "tzlocal":
         # This machine's zone may not be the reader's: keep the moment.
@@ -64,6 +64,13 @@ def _read_time(payload: Any) -> time:
         return time.fromisoformat(payload)
     text, zone, fold = payload
     return time.fromisoformat(text).replace(tzinfo=_read_zone(zone), fold=fold)
+
+
+def _is_iso(zone: tzinfo) -> bool:
+    """Whether ISO 8601 text holds all of it; Python misreads offsets with parts of a second."""
+    if type(zone) is not timezone or not _is_unnamed(zone):
+        return False
+    return zone.utcoffset(None).microseconds == 0
 
 
 def _is_unnamed(zone: timezone) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.servers import DUMMY_AWS, ministack_url
+from tests.worlds import WORLDS, World
 
 __all__ = ["event", "ministack_url"]
 
@@ -35,3 +36,9 @@ def event() -> Callable[[str], Any]:
         return json.loads((Path(__file__).parent / "events" / f"{name}.json").read_text())
 
     return load
+
+
+@pytest.fixture(params=sorted(WORLDS))
+def world(request: pytest.FixtureRequest) -> World:
+    """A ledger of each kind, with time standing still."""
+    return WORLDS[request.param]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from ..errors import InvalidOption
 from ..ledger import Ledger
@@ -29,15 +29,25 @@ def open_ledger(url: str) -> Ledger:
     return ledger
 
 
-def _open(url: str) -> Ledger:
+def check_url(url: str) -> SplitResult:
+    """The parts of a ledger's URL.
+
+    Raises:
+        InvalidOption: the scheme is not known.
+    """
     parts = urlsplit(url)
+    if parts.scheme not in ("memory", "ssm"):
+        raise InvalidOption(f"ledger: {parts.scheme or 'no'} scheme; use one of {_KNOWN}")
+    return parts
+
+
+def _open(url: str) -> Ledger:
+    parts = check_url(url)
     settings = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.scheme == "memory":
         from .memory import MemoryLedger
 
         return MemoryLedger()
-    if parts.scheme == "ssm":
-        from .ssm import SSMLedger
+    from .ssm import SSMLedger
 
-        return SSMLedger.from_url(parts.netloc, parts.path, settings)
-    raise InvalidOption(f"ledger: {parts.scheme or 'no'} scheme; use one of {_KNOWN}")
+    return SSMLedger.from_url(parts.netloc, parts.path, settings)

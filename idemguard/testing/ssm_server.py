@@ -43,7 +43,9 @@ class StrictSSMServer:
         self.ssm = StrictSSM() if ssm is None else ssm
         self._http = _Server(self.ssm, port)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
 
     def __enter__(self) -> StrictSSMServer:
         self._thread.start()
