@@ -169,6 +169,7 @@ def _write_map(value: dict[Any, Any], out: list[str], where: _Where, depth: int)
 
 def _number(value: int | float | Decimal, where: _Where) -> str:
     """The one spelling of a number: what the JSON encoder writes, wherever it writes it exactly."""
+    # Before the conversion, whose time grows with the square of the length.
     if isinstance(value, int) and value.bit_length() > MAX_DIGITS * 3.33:
         _refuse("a number of more than 100,000 digits", where, "use a string")
     number = Decimal(float.__repr__(value)) if isinstance(value, float) else Decimal(value)

@@ -26,6 +26,9 @@ R = TypeVar("R")
 
 KeySource = str | Callable[[Any], Any]
 
+# An argument that is one value: the whole of it may well be the key.
+_SCALARS = frozenset(("str", "int", "bytes", "UUID", "uuid.UUID"))
+
 
 def idempotent(
     key: KeySource, **options: Unpack[OptionArgs]
@@ -111,7 +114,9 @@ class _Bound:
         )
         self._codec = Codec(function, types=options.types, errors=options.permanent_types)
         self._fallback = options.on_duplicate
-        if found := findings(self._select):
+        annotation = self.signature.parameters[self._name].annotation
+        named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        if found := findings(self._select, whole=named not in _SCALARS):
             warnings.warn(
                 VolatileKeyWarning(f"the key of {self._operation}: " + "; ".join(map(str, found))),
                 stacklevel=_outside(),
@@ -121,19 +126,7 @@ class _Bound:
         """The delivery that this call is. The key is taken now, before the work can change it."""
         event = self._event(args, kwargs)
         setup = self._guard.setup(self._codec)
-        missing: MissingKeyError | None = None
-        value = self._select.key(event)
-        if value is MISSING:
-            missing = MissingKeyError(
-                f"{self._operation}: the event holds no key: {self._select.why(event)}; send one, "
-                'change the expression, or pass on_missing_key="run" to run unguarded',
-                operation=self._operation,
-            )
-            key = Key(self._operation, "")
-        elif self._fingerprint is None:
-            key = make_key(self._operation, value)
-        else:
-            key = make_key(self._operation, value, self._fingerprint.select(event))
+        key, missing = self._key(event)
         fallback = self._fallback
         return Delivery(
             setup,
@@ -143,6 +136,27 @@ class _Bound:
             redelivered=is_redelivery(event),
             fallback=(lambda: fallback(*args, **kwargs)) if fallback else None,
             missing=missing,
+        )
+
+    def _key(self, event: Any) -> tuple[Key, MissingKeyError | None]:
+        value, why = self._select.find(event)
+        if why:
+            return Key(self._operation, ""), self._missing(f"holds no key: {why}")
+        if self._fingerprint is None:
+            return make_key(self._operation, value), None
+        payload = self._fingerprint.select(event)
+        key = make_key(self._operation, value, payload)
+        if payload is MISSING:
+            # Two payloads that cannot be read must not pass for the same one.
+            why = self._fingerprint.why(event)
+            return key, self._missing(f"has a payload that cannot be fingerprinted: {why}")
+        return key, None
+
+    def _missing(self, what: str) -> MissingKeyError:
+        return MissingKeyError(
+            f"{self._operation}: the event {what}; send what the expression selects, change the "
+            'expression, or pass on_missing_key="run" to run unguarded',
+            operation=self._operation,
         )
 
     def _event(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

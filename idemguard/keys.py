@@ -79,14 +79,15 @@ class Selector:
         is not JSON), and a multi-select (of a callable: a list or tuple) with a null member. ``0``
         and ``false`` are keys.
         """
-        value, why = self._find(event)
+        value, why = self.find(event)
         return MISSING if why else value
 
     def why(self, event: Any) -> str:
         """Why this event's key is missing, without its payload; empty where it is not."""
-        return self._find(event)[1]
+        return self.find(event)[1]
 
-    def _find(self, event: Any) -> tuple[Any, str]:
+    def find(self, event: Any) -> tuple[Any, str]:
+        """What `key` and `why` give, at the price of one evaluation."""
         value, why = self._select(event, self._guarded)
         if why:
             return value, why

@@ -141,12 +141,6 @@ def _is_cached(cls: type, name: str) -> bool:
 def _model_extras(value: Any, names: tuple[str, ...]) -> list[Any]:
     """Extra fields, private attributes, and the names set unless that is every one."""
     extra, private = value.__pydantic_extra__, value.__pydantic_private__
-    if private is not None:
-        private = {
-            name: item
-            for name, item in private.items()
-            if type(item).__name__ != "PydanticUndefinedType"
-        }
     given = value.__pydantic_fields_set__
     return [extra, private, None if given == {*names, *(extra or ())} else sorted(given)]
 

@@ -22,6 +22,7 @@ from idemguard import (
     InFlightError,
     InvalidKeyExpression,
     InvalidOption,
+    MissingKeyError,
     ReentrantCallError,
     UnsupportedResultError,
     VolatileKeyWarning,
@@ -46,7 +47,7 @@ class Handlers:
     def class_below(cls, event: dict[str, Any]) -> str:
         return cls.__name__
 
-    @idempotent(key="id")  # type: ignore[arg-type]
+    @idempotent(key="id")
     @classmethod
     def class_above(cls, event: dict[str, Any]) -> str:
         return cls.__name__
@@ -80,7 +81,7 @@ def test_methods_of_each_kind_take_the_event_and_never_the_instance() -> None:
     assert second.method(event={"id": 1}) == "first"
     assert second.method({"id": 2}) == "second"
     assert Handlers.class_below({"id": 1}) == "Handlers"
-    assert Handlers.class_above({"id": 1}) == "Handlers"  # type: ignore[operator]
+    assert Handlers.class_above({"id": 1}) == "Handlers"
     assert first.static_below({"id": 1}) == Handlers.static_above({"id": 1}) == "static"
     assert asyncio.run(first.async_method({"id": 1})) == "first"
     assert asyncio.run(second.async_method({"id": 1})) == "first"
@@ -223,6 +224,26 @@ def test_a_volatile_key_warns_once_per_function_and_at_the_users_line() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         handler({"Records": [{"receiptHandle": "a"}]})
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_whole_argument_that_is_one_value_is_a_key_like_any_other(world: World) -> None:
+    @idempotent(key="@", ledger=world.ledger)
+    def send(order_id: str) -> str:
+        return order_id
+
+    assert [send("a"), send("a"), send("b")] == ["a", "a", "b"]
+    assert len(world.names) == 2
+
+
+def test_payloads_that_cannot_be_read_do_not_pass_for_the_same(world: World) -> None:
+    @idempotent(key="id", fingerprint="powertools_json(body)", ledger=world.ledger)
+    def handler(event: dict[str, Any]) -> int:
+        return 1
+
+    with pytest.raises(MissingKeyError, match="fingerprint") as refused:
+        handler({"id": 1, "body": "hunter2, and no JSON"})
+    assert "hunter2" not in str(refused.value)
 
 
 def test_async_work_is_awaited_stored_and_run_once_among_tasks(world: World) -> None:
