@@ -96,6 +96,10 @@ _FIELDS: tuple[tuple[str, str, type | tuple[type, ...], object], ...] = (
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|\}(?=\})|\{(?=\{)')
 
 
+# Made once: `json.dumps` would make an encoder for each record.
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
 def _keep_braces_apart(match: re.Match[str]) -> str:
     text = match.group()
     if text[0] != '"':
@@ -105,12 +109,14 @@ def _keep_braces_apart(match: re.Match[str]) -> str:
 
 def to_text(record: Record, **extra: object) -> str:
     """`record` as ASCII JSON that never holds ``{{`` or ``}}``; `extra` are a ledger's own fields."""
-    wire: dict[str, object] = {"f": FORMAT, "x": record.state.value, **extra}
+    wire: dict[str, object] = {"f": FORMAT, **extra}
     for name, short, _, default in _FIELDS:
         value = getattr(record, name)
         if value != default or type(value) is not type(default):
             wire[short] = value
-    text = json.dumps(wire, separators=(",", ":"), ensure_ascii=True)
+    # Last, so that a result that ends in a brace does not meet the record's own.
+    wire["x"] = record.state.value
+    text = _encode(wire)
     if "{{" in text or "}}" in text:
         text = _BRACES.sub(_keep_braces_apart, text)
     return text

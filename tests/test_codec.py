@@ -338,10 +338,11 @@ def test_a_timestamp_of_botocore_keeps_its_moment_and_zone_type(
         patch.setenv("TZ", "America/New_York")
         tzset()
         value = datetime(2026, 6, 1, 12, 30, tzinfo=dateutil_tz.tzlocal())
+        moment = value.timestamp()
         written = codec.encode(value)
         assert codec.decode(written) == value
     tzset()
-    assert codec.decode(written) == value
+    assert codec.decode(written).timestamp() == moment
     assert type(codec.decode(written).tzinfo) is dateutil_tz.tzlocal
 
 
@@ -443,7 +444,7 @@ def test_a_cached_property_is_worked_out_again() -> None:
 
 
 def test_a_model_that_has_private_attributes_by_now_has_changed() -> None:
-    wire = codec.encode(Loose())
+    wire = codec.encode(Loose.model_validate({}))
     wire["$object"][3] = None
     with pytest.raises(ResultNotStoredError, match="private"):
         codec.decode(wire)
@@ -838,8 +839,9 @@ def test_a_type_that_has_changed_since_is_told(value: Any, old: str, new: str) -
 
 
 def test_flags_that_are_no_members_any_more_are_told() -> None:
-    boundary: dict[str, Any] = {"boundary": enum.EJECT} if hasattr(enum, "EJECT") else {}
-    cls: Any = enum.Flag("cls", "A B", module=__name__, **boundary)
+    eject = getattr(enum, "EJECT", None)  # From Python 3.11 on, the number itself would come back.
+    make: Any = enum.Flag
+    cls = make("cls", "A B", module=__name__, **({"boundary": eject} if eject else {}))
     with pytest.raises(ResultNotStoredError):
         Codec(types=[cls]).decode({"$enum": [f"{__name__}:cls", 4096]})
 

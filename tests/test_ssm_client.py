@@ -1,154 +1,166 @@
-"""The client that the ledger makes for itself: same endpoints as the SDK's own, and a fall-back."""
+"""The client that the ledger makes for itself: late, once, for one process, and never in the way."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import boto3
 import botocore.session
 import pytest
-from moto import mock_aws
 
-from idemguard.errors import LedgerMisconfigured
-from idemguard.ledgers import ssm_client, ssm_model
+from idemguard import Guard, LedgerMisconfigured
+from idemguard.clock import SYSTEM_CLOCK, Deadline
 from idemguard.ledgers.ssm import SSMLedger
-from idemguard.ledgers.ssm_client import AlreadySent, ClientMaker, sent_once
-from tests.servers import microburst, ssm_client_for
-
-_SDK = botocore.session.get_session()
-
-
-def _regions() -> list[str]:
-    known = [
-        region
-        for partition in _SDK.get_available_partitions()
-        for region in _SDK.get_available_regions("ssm", partition, allow_non_regional=True)
-        if not region.startswith("fips-")
-    ]
-    # Regions that are newer than the SDK's list resolve by their names.
-    return [*known, "us-newer-7", "cn-newer-7"]
+from idemguard.record import State
+from idemguard.testing.ssm_faults import Fault
+from idemguard.testing.ssm_server import StrictSSMServer
+from tests.servers import ssm_client_for
+from tests.ssm_world import claimed
 
 
-@pytest.mark.parametrize("region", _regions())
-def test_the_endpoint_of_every_region_is_the_sdks(region: str) -> None:
-    ours = ClientMaker(region=region, endpoint_url=None)(10.0)
-    theirs = _SDK.create_client("ssm", region_name=region)
-
-    assert _where(ours) == _where(theirs)
+@pytest.fixture
+def server() -> Iterator[StrictSSMServer]:
+    with StrictSSMServer() as running:
+        yield running
 
 
-@pytest.mark.parametrize("setting", ["AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"])
-@pytest.mark.parametrize("region", ["eu-west-1", "us-gov-west-1", "ca-central-1"])
-def test_endpoint_settings_of_the_environment_are_followed(
-    setting: str, region: str, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The process that made each client, in order."""
+    pids: list[int] = []
+    make = botocore.session.Session.create_client
+
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        pids.append(os.getpid())
+        return make(self, *args, **kwargs)
+
+    monkeypatch.setattr(botocore.session.Session, "create_client", counting)
+    return pids
+
+
+def test_the_client_is_made_once_however_many_threads_come_first(
+    server: StrictSSMServer, made: list[int]
 ) -> None:
-    monkeypatch.setenv(setting, "true")
+    ledger = SSMLedger(endpoint_url=server.url)
+    assert made == []
+    barrier = threading.Barrier(16)
 
-    ours = ClientMaker(region=region, endpoint_url=None)(10.0)
-    theirs = boto3.Session().client("ssm", region_name=region)
+    def create(number: int) -> State:
+        barrier.wait(30)
+        return ledger.create(f"ns/op/{number}", claimed(str(number))).record.state
 
-    assert _where(ours) == _where(theirs)
-
-
-def test_the_endpoint_variable_of_the_service_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_SSM", "http://127.0.0.1:1")
-
-    assert ClientMaker(region=None, endpoint_url=None)(10.0).meta.endpoint_url == (
-        "http://127.0.0.1:1"
-    )
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(create, range(16))) == {State.CLAIMED}
+    assert len(made) == 1
 
 
-def test_an_sdk_that_works_otherwise_inside_gets_the_full_model(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_client_is_kept_from_call_to_call(server: StrictSSMServer, made: list[int]) -> None:
+    ledger = SSMLedger(endpoint_url=server.url)
+    for number in range(5):
+        ledger.create(f"ns/op/{number}", claimed("a"), deadline=Deadline.after(SYSTEM_CLOCK, 60))
+    assert len(made) == 1
+
+
+def test_a_given_client_is_used_and_none_is_made(server: StrictSSMServer, made: list[int]) -> None:
+    ledger = SSMLedger(ssm_client_for(server.url))
+    made.clear()
+    ledger.create("ns/op/a", claimed("a"))
+    assert made == []
+    assert len(server.ssm.calls) == 1
+
+
+def test_the_endpoint_of_the_environment_is_used(
+    server: StrictSSMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> Any:
-        raise AttributeError("no such thing in this SDK")
-
-    monkeypatch.setattr(ssm_client, "session", broken)
-
-    client = ClientMaker(region="eu-west-1", endpoint_url=None)(10.0)
-
-    assert "SendCommand" in client.meta.service_model.operation_names
-
-
-def test_the_short_model_describes_its_operations_as_the_sdk_does() -> None:
-    theirs = _SDK.get_service_model("ssm")
-    ours = ssm_model.service_model()
-    for name in ours["operations"]:
-        operation = theirs.operation_model(name)
-        for side, shape in (("Request", operation.input_shape), ("Result", operation.output_shape)):
-            described = ours["shapes"][f"{name}{side}"]["members"]
-            assert set(described) <= set(shape.members), name
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SSM", server.url)
+    record = claimed("a")
+    assert SSMLedger().create("ns/op/a", record).record == record
+    guard = Guard(ledger="ssm:///elsewhere?tier=Standard", namespace="ns")
+    assert guard.run_exactly_once("k", lambda: 1).result == 1
+    names = [name for _, name in server.ssm.calls]
+    assert names[0] == "/idempotency/ns/op/a"
+    assert names[1].startswith("/elsewhere/ns/")
 
 
-@mock_aws
-def test_its_calls_are_those_that_moto_knows() -> None:
-    client = ClientMaker(region="eu-west-1", endpoint_url=None)(10.0)
-
-    client.put_parameter(Name="/a/b", Value="v", Type="String", Overwrite=False, Tier="Standard")
-    assert client.get_parameter(Name="/a/b")["Parameter"]["Value"] == "v"
-    assert client.get_parameters(Names=["/a/b", "/a/c"])["InvalidParameters"] == ["/a/c"]
-    assert client.describe_parameters()["Parameters"][0]["Name"] == "/a/b"
-    assert client.delete_parameters(Names=["/a/b"])["DeletedParameters"] == ["/a/b"]
-
-
-def test_a_call_gets_a_client_that_ends_before_its_deadline() -> None:
-    make = ClientMaker(region="eu-west-1", endpoint_url=None)
-
-    for remaining in (10.0, 2.0, 0.5):
-        config = make(remaining).meta.config
-        assert config.connect_timeout + config.read_timeout <= remaining
-        assert config.retries["total_max_attempts"] == 1
-
-
-def test_one_client_is_made_however_many_threads_ask_first(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_client_made_before_a_fork_is_not_shared_with_the_child(
+    server: StrictSSMServer, made: list[int]
 ) -> None:
-    make = ClientMaker(region="eu-west-1", endpoint_url=None)
-    clients: list[Any] = []
-    threads = [threading.Thread(target=lambda: clients.append(make(10.0))) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    ledger = SSMLedger(endpoint_url=server.url)
+    ledger.create("ns/op/parent", claimed("parent"))
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forking with threads, which is what is tried here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            ledger.create("ns/op/child", claimed("child"))
+            os.write(writing, b"own" if made[-1] == os.getpid() else b"shared")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b"own"
+    os.waitpid(child, 0)
+    ledger.create("ns/op/parent-again", claimed("parent"))
+    assert made.count(os.getpid()) == 1
+    assert {name.rpartition("/")[2] for _, name in server.ssm.calls} == {
+        "parent",
+        "child",
+        "parent-again",
+    }
 
-    assert len(clients) == 16
-    assert len(set(map(id, clients))) == 1
+
+_WITHOUT_ANYTHING = """
+import socket, sys
+
+def no_network(*args, **kwargs):
+    raise AssertionError("the network was used")
+
+socket.socket.connect = no_network
+from idemguard import Guard, idempotent
+from idemguard.ledgers.ssm import SSMLedger
+
+@idempotent(key="id")
+def handler(event, context):
+    return 1
+
+Guard(ledger=SSMLedger()).idempotent(key="id")(lambda event: 1)
+loaded = {"boto3", "botocore", "pydantic", "aws_lambda_powertools"} & set(sys.modules)
+assert not loaded, loaded
+print("decorated")
+"""
 
 
-def test_a_ledger_without_a_region_says_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-    monkeypatch.delenv("AWS_REGION", raising=False)
+def test_import_and_decoration_need_no_credentials_no_region_and_no_network() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    command = [sys.executable, "-c", _WITHOUT_ANYTHING]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("decorated", 0), done.stderr
 
-    with pytest.raises(LedgerMisconfigured, match="Region"):
-        SSMLedger().read("a/b/c")
 
-
-@pytest.mark.parametrize("mode", ["legacy", "standard", "adaptive"])
-def test_a_request_marked_so_is_sent_once_by_a_client_with_retries(
-    mode: str, ministack_url: str
+@pytest.mark.parametrize("missing", ["AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID"])
+def test_a_missing_region_or_credential_is_an_error_that_says_so(
+    missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose = {"service": "ssm", "operation": "DeleteParameters", "response": {"abort_bytes": 0}}
-    direct = ssm_client_for(ministack_url)
-    direct.put_parameter(Name=f"/once/{mode}", Value="v", Type="String")
-
-    with microburst(ministack_url, [lose]) as url:
-        client = ssm_client_for(url, retries={"total_max_attempts": 4, "mode": mode})
-        with pytest.raises(AlreadySent), sent_once(client, "DeleteParameters"):
-            client.delete_parameters(Names=[f"/once/{mode}"])
-
-    # The answer was lost, and the name was free then for somebody else to take.
-    assert direct.get_parameters(Names=[f"/once/{mode}"])["InvalidParameters"]
+    monkeypatch.delenv(missing)
+    with pytest.raises(LedgerMisconfigured, match="Region, credentials"):
+        SSMLedger().create("ns/op/a", claimed("a"))
 
 
-def _where(client: Any) -> tuple[Any, ...]:
-    signer = client._request_signer
-    return (
-        client.meta.endpoint_url,
-        client.meta.region_name,
-        client.meta.partition,
-        signer.region_name,
-        signer.signing_name,
-        signer.signature_version,
-    )
+def test_a_delete_is_sent_once_even_by_a_client_that_retries(server: StrictSSMServer) -> None:
+    client = ssm_client_for(server.url, retries={"total_max_attempts": 4, "mode": "standard"})
+    ledger = SSMLedger(client)
+    bar = ledger.create("ns/op/a", claimed("sweeper", lease=180.0).ended(State.SWEPT))
+    server.ssm.inject("DeleteParameters", Fault.lost_response(), times=10)
+    assert ledger.remove([bar]) == frozenset()
+    assert [call[0] for call in server.ssm.calls].count("DeleteParameters") == 1
+    # Other calls of the same client are still retried by it.
+    server.ssm.inject("GetParameter", Fault.lost_response())
+    assert ledger.read("ns/op/a") is None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from ..clock import SYSTEM_CLOCK, Clock, Deadline
@@ -47,7 +48,7 @@ _PATH = re.compile(r"(/[a-zA-Z0-9_.-]+)+")
 _MAX_PREFIX_LEVELS = 8
 _MAX_PREFIX = 400
 
-_DESCRIPTION = re.compile(r"idemguard: ([a-z]+), kept ([0-9.]+) s")
+_DESCRIPTION = re.compile(r"idemguard: ([a-z]+), kept ([0-9]+) s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,7 @@ class SSMLedger(Ledger):
             self._full(name),
             to_text(record, **ticket),
             # Listing shows descriptions, not values: state and horizon stand here for the sweeper.
-            f"idemguard: {record.state.name.lower()}, kept {record.horizon:g} s",
+            f"idemguard: {record.state.name.lower()}, kept {ceil(record.horizon)} s",
             overwrite=overwrite,
             deadline=deadline,
         )

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from ..clock import Clock, Deadline
@@ -289,4 +290,9 @@ def _code(error: Exception) -> str | None:
 
 def _date_of(reply: dict[str, Any]) -> float | None:
     text = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    return parsedate_to_datetime(text).timestamp() if text else None
+    return _seconds(text) if text else None
+
+
+@lru_cache(maxsize=8)
+def _seconds(date: str) -> float:
+    return parsedate_to_datetime(date).timestamp()

@@ -1,0 +1,1 @@
+"""Steps: reserve, charge, send; after a crash it goes on where it stopped."""

@@ -1,0 +1,1 @@
+"""Outbox: an order and its event committed together, the event published once."""

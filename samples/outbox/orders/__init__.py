@@ -1,0 +1,1 @@
+"""The code of both functions: `handler` takes orders, `relay` publishes what they left to be told."""

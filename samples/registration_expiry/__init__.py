@@ -1,0 +1,1 @@
+"""EventBridge, the main job: expire a registration once for all its events."""

@@ -1,0 +1,1 @@
+"""S3: each upload indexed once, by notification, by EventBridge, or by both."""

@@ -1,0 +1,1 @@
+"""Schedule: one run for each tick of a rule, whatever the retries."""

@@ -1,0 +1,1 @@
+"""SQS: each order of a batch shipped once; only failed messages come back."""
