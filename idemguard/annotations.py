@@ -121,8 +121,6 @@ def _innermost(function: Any) -> Any:
             function = function.func
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
-        elif inspect.ismethod(function):
-            function = function.__func__
         elif not isinstance(function, type) and not hasattr(function, "__code__"):
             function = type(function).__call__
         else:
