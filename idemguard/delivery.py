@@ -192,6 +192,8 @@ class Delivery(Generic[T]):
             redelivered=self._redelivered,
         )
         if contest.meaning is not None:
+            if contest.meaning in (Meaning.REPLAY, Meaning.FAILED):
+                self._remember(contest.entry.record, contest.entry.age)
             self._answer(contest.meaning, contest.entry)
             return False
         self._won(contest.entry, contest.took_over)
@@ -259,7 +261,6 @@ class Delivery(Generic[T]):
                 "for new work",
                 **self._who(),
             )
-        self._remember(entry.record, entry.age)
         if meaning is Meaning.FAILED:
             self._fail_again(entry.record)
         self._note(Happening.REPLAYED, outcome=Outcome.SKIPPED_COMPLETED)

@@ -10,8 +10,19 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from idemguard import Event, Guard, Happening, Hook, IdempotencyError, current_claim, step
+from idemguard import (
+    Event,
+    Execution,
+    Guard,
+    Happening,
+    Hook,
+    IdempotencyError,
+    current_claim,
+    step,
+)
 from idemguard.clock import Clock
+from idemguard.codec import Codec
+from idemguard.delivery import Delivery, deliver
 from idemguard.guard import record_name
 from idemguard.ledger import Entry
 from idemguard.ledgers import ssm_client
@@ -24,6 +35,7 @@ from .world import World
 
 _KEY = Guard(operation="pay").key("0")
 NAME = record_name("ns", _KEY)
+_CODEC = Codec()
 FULL_NAME = f"/idempotency/{NAME}"
 WORK = "work"
 BEGIN = "begin"
@@ -232,7 +244,16 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How deliveries are configured; seconds."""
+    """How deliveries are configured.
+
+    Attributes:
+        lease, retention: seconds.
+        timeout: seconds after which the Lambda function is killed; tells the lease instead.
+        duration: seconds that the work takes.
+        steps: the work keeps a step.
+        waits: a duplicate waits for the first delivery's result.
+        redelivered: the event says that it came before, so the ledger is read first.
+    """
 
     lease: float = 60.0
     retention: float = 100.0
@@ -240,6 +261,7 @@ class Rules:
     duration: float = 1.0
     steps: bool = False
     waits: bool = False
+    redelivered: bool = False
 
 
 class _Notes(Hook):
@@ -287,7 +309,7 @@ class Deliverer(Actor):
         if self.limit is not None:
             context = SimpleNamespace(get_remaining_time_in_millis=self._remaining)
         try:
-            execution = self.guard.run_exactly_once(_KEY, self._work, context=context)
+            execution = self._deliver(context)
         except (WorkFailed, FailedForGood) as error:
             return type(error).__name__
         except IdempotencyError as error:
@@ -297,11 +319,22 @@ class Deliverer(Actor):
                 notes = self.notes.happenings
                 self.monitor.delivered(
                     self.index,
+                    self.machine.now(),
                     ledger_failed=not _WRITE_FAILED.isdisjoint(notes),
                     lease_lost=Happening.LEASE_LOST in notes,
                 )
         self.monitor.answered(self.index, execution.result, execution.outcome)
         return execution.outcome.value
+
+    def _deliver(self, context: Any) -> Execution[dict[str, int]]:
+        if not self.rules.redelivered:
+            return self.guard.run_exactly_once(_KEY, self._work, context=context)
+        # As the decorator does with an event that says so.
+        deadline = self.guard.deadline(context)
+        delivery: Delivery[dict[str, int]] = Delivery(
+            self.guard.setup(_CODEC), _KEY, NAME, deadline=deadline, redelivered=True
+        )
+        return deliver(delivery, self._work)
 
     def _work(self) -> dict[str, int]:
         claim = current_claim()

@@ -157,10 +157,16 @@ class Monitor:
         self._at_work.pop(actor, None)
         self._crashed = True
 
-    def delivered(self, actor: int, *, ledger_failed: bool, lease_lost: bool) -> None:
+    def delivered(
+        self, actor: int, now: float, *, ledger_failed: bool, lease_lost: bool
+    ) -> None:
         """A delivery ended; whether a ledger error came in between, and whether it lost its lease."""
         self._ledger_failed |= ledger_failed
         work = self._succeeded.get(actor)
+        if work is not None and lease_lost and now >= work.landed + work.horizon:
+            # Nobody may write after that long: its name may be another's by now.
+            del self._succeeded[actor]
+            return
         if work is None or ledger_failed or lease_lost:
             return
         # Told that it is completed: then it is, whatever the entries look like.
@@ -187,7 +193,8 @@ class Monitor:
         """Everybody has ended."""
         if self._crashed or self._ledger_failed:
             return
-        if somebody_must_run and not self.begun and self.world.deleted is None:
+        barred = any(version.state == _SWEPT for version in self.world.ever)
+        if somebody_must_run and not self.begun and not barred:
             self.break_(Property.SOMEBODY_RUNS, "all deliveries ended and none ran")
         if not self._succeeded or self._work_failed:
             return

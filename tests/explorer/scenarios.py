@@ -154,3 +154,35 @@ def buried(world: World, rules: Rules) -> None:
     completed(world, rules)
     for _ in range(world.history):
         _lay(world, _gone(rules, token="loser"), 1, prev=0)
+
+
+_ALMOST_ALL = tuple(fault for fault in Fault if fault is not Fault.STALE)
+_JUMPS = (31.0, 61.0)
+
+#: What is searched whole, or for as long as there is time.
+SPACES = (
+    Scenario("two deliveries, one fault", faults=_ALMOST_ALL, fault_budget=1),
+    Scenario("two deliveries, the holder died, one fault", prior=stale_claim, faults=_ALMOST_ALL, fault_budget=1),
+    Scenario("two deliveries, released before, one fault", prior=released, faults=_ALMOST_ALL, fault_budget=1),
+    Scenario("two deliveries, stale reads", prior=released, faults=(Fault.STALE,), fault_budget=2, stale_depth=2),
+    Scenario("two deliveries, the holder died, stale reads", prior=stale_claim, faults=(Fault.STALE,), fault_budget=2, stale_depth=2),
+    Scenario("two redeliveries, the holder died, one fault", prior=stale_claim, rules=Rules(redelivered=True), faults=_ALMOST_ALL, fault_budget=1),
+    Scenario("two deliveries, time passes", jumps=_JUMPS, jump_budget=2),
+    Scenario("two deliveries, time passes in frozen sandboxes", jumps=_JUMPS, jump_budget=2, freezes=True),
+    Scenario("two deliveries, time passes, one fault", jumps=(61.0,), jump_budget=1, faults=_ALMOST_ALL, fault_budget=1, preemptions=2),
+    Scenario("two deliveries, time passes, one stale read", jumps=(61.0,), jump_budget=1, faults=(Fault.STALE,), fault_budget=1, stale_depth=3, max_stale=90),
+    Scenario("two deliveries with steps, time passes, one fault", rules=Rules(steps=True), jumps=(61.0,), jump_budget=1, faults=(*CRASHES, *ANSWERS, Fault.WORK_FAILS), fault_budget=1, preemptions=2),
+    Scenario("two deliveries under a Lambda timeout", rules=Rules(timeout=20.0), jumps=(21.0,), jump_budget=1, faults=_ALMOST_ALL, fault_budget=1, preemptions=2),
+    Scenario("two deliveries, the second waits, one fault", rules=Rules(waits=True), faults=_ALMOST_ALL, fault_budget=1, preemptions=2),
+    Scenario("two deliveries, retention ends", prior=completed, jumps=(99.0,), jump_budget=1, faults=_ALMOST_ALL, fault_budget=1, preemptions=2, somebody_must_run=False),
+    Scenario("two deliveries, a sweeper died", prior=left_barred, faults=_ALMOST_ALL, fault_budget=1, preemptions=2),
+    Scenario("two deliveries, two versions kept", prior=noisy, history=2, faults=(*CRASHES, *ANSWERS, Fault.DELAYED), fault_budget=1, jumps=(61.0,), jump_budget=1, preemptions=2, somebody_must_run=False),
+    Scenario("three deliveries, the holder died", actors=("deliver",) * 3, prior=stale_claim, preemptions=3),
+    Scenario("three deliveries, the holder died, one fault", actors=("deliver",) * 3, prior=stale_claim, faults=_ALMOST_ALL, fault_budget=1, preemptions=1),
+    Scenario("three deliveries, time passes", actors=("deliver",) * 3, jumps=(61.0,), jump_budget=1, faults=(Fault.WORK_FAILS,), fault_budget=1, preemptions=2),
+    Scenario("a sweeper and two deliveries, expired, one fault", actors=("sweep", "deliver", "deliver"), prior=expired, faults=_ALMOST_ALL, fault_budget=1, preemptions=2, reuse_wait=0.0),
+    Scenario("a sweeper and two deliveries, expired, time passes", actors=("sweep", "deliver", "deliver"), prior=expired, jumps=(31.0, 121.0), jump_budget=2, preemptions=2, reuse_wait=0.0),
+    Scenario("a sweeper and two deliveries, expired, stale reads", actors=("sweep", "deliver", "deliver"), prior=expired, faults=(Fault.STALE,), fault_budget=2, stale_depth=2, max_stale=59.0, preemptions=2, reuse_wait=0.0),
+    Scenario("two sweepers and a delivery, expired, one fault", actors=("sweep", "sweep", "deliver"), prior=expired, faults=_ALMOST_ALL, fault_budget=1, preemptions=2, reuse_wait=0.0),
+    Scenario("a holder past retention, a sweeper, a delivery, time passes", actors=("deliver", "sweep", "deliver"), jumps=(161.0, 31.0), jump_budget=2, preemptions=2, reuse_wait=0.0),
+)
