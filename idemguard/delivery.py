@@ -293,7 +293,7 @@ class Delivery(Generic[T]):
             error_type=name,
         )
 
-    def _busy(self, retry_after: float | None) -> bool:
+    def _busy(self, retry_after: float | None) -> None:
         self._note(Happening.IN_FLIGHT, outcome=Outcome.SKIPPED_IN_FLIGHT)
         if self._setup.on_in_flight != "skip":
             raise InFlightError(
@@ -302,7 +302,6 @@ class Delivery(Generic[T]):
                 retry_after=retry_after,
             )
         self.answer = self._execution(Outcome.SKIPPED_IN_FLIGHT, cast(T, None))
-        return False
 
     def _completion_failed(self, error: IdempotencyError) -> None:
         lost = isinstance(error, LeaseLostError)

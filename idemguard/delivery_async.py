@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from .delivery import Delivery
@@ -20,7 +22,10 @@ async def deliver_async(delivery: Delivery[T], work: Callable[[], Awaitable[T]])
     with delivery.phase(Phase.CLAIM):
         claimed = await in_thread(delivery.open, undo=delivery.abort)
     if not claimed:
-        return cast("Execution[T]", delivery.answer)
+        answer = cast("Execution[T]", delivery.answer)
+        if inspect.isawaitable(answer.result):  # of an `on_duplicate` that is async itself
+            return replace(answer, result=await answer.result)
+        return answer
     try:
         with delivery.working():
             result = await work()

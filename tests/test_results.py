@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import enum
 import os
@@ -190,6 +191,18 @@ def test_on_duplicate_answers_where_the_result_was_not_stored(world: World) -> N
 
     assert handler({"id": 1}) == "first"
     assert handler({"id": 1}) == "done before: 1"
+
+
+def test_on_duplicate_may_be_async_where_the_work_is(world: World) -> None:
+    async def answer(event: dict[str, Any]) -> str:
+        return "done before"
+
+    @idempotent(key="id", ledger=world.ledger, result="omit", on_duplicate=answer)
+    async def handler(event: dict[str, Any]) -> str:
+        return "first"
+
+    assert asyncio.run(handler({"id": 1})) == "first"
+    assert asyncio.run(handler({"id": 1})) == "done before"
 
 
 def test_an_omitted_result_is_replayed_as_none_and_is_not_in_the_record(world: World) -> None:
