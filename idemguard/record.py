@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from .errors import UnreadableRecordError
 
@@ -78,10 +78,12 @@ VACANT = Record(State.VACANT, token="")
 
 
 # Text form. Small keys, one letter each, because a standard parameter holds 4,096 bytes.
+_SECONDS = (int, float)
+_LONGEST = 1e10
 _FIELDS: tuple[tuple[str, str, type | tuple[type, ...], object], ...] = (
     ("token", "t", str, None),
-    ("lease", "l", (int, float), 0.0),
-    ("retention", "k", (int, float), 0.0),
+    ("lease", "l", _SECONDS, 0.0),
+    ("retention", "k", _SECONDS, 0.0),
     ("attempt", "a", int, 1),
     ("fence", "n", int, 0),
     ("fingerprint", "h", str, None),
@@ -135,9 +137,11 @@ def from_text(text: str) -> tuple[Record, dict[str, Any]]:
     if not isinstance(wire, dict) or "f" not in wire or "x" not in wire:
         raise UnreadableRecordError("not a record: the value has no record format number")
     if wire["f"] != FORMAT or isinstance(wire["f"], bool):
+        # Only a number is shown: anything else is a stranger's, and may be a secret.
+        other = f" {wire['f']}" if type(wire["f"]) is int else ""
         raise UnreadableRecordError(
-            f"record format {wire['f']!r:.20} is not the one this version reads ({FORMAT}); "
-            "upgrade idemguard everywhere that shares this ledger"
+            f"record format{other:.20} is not the one this version reads ({FORMAT}); upgrade "
+            "idemguard everywhere that shares this ledger"
         )
     del wire["f"]
     state = wire.pop("x")
@@ -147,8 +151,18 @@ def from_text(text: str) -> tuple[Record, dict[str, Any]]:
             value = wire.pop(short)
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not object):
                 raise UnreadableRecordError(f"a broken record: field {short!r} has another type")
+            if kind is _SECONDS and not _is_duration(cast(float, value)):
+                raise UnreadableRecordError(f"a broken record: field {short!r} is out of range")
             values[name] = value
     try:
-        return Record(state=State(state), **values), wire
+        record = Record(state=State(state), **values)
     except (ValueError, TypeError):
         raise UnreadableRecordError("a broken record: its state or token is not one") from None
+    if record.state in (State.VACANT, State.UNKNOWN):
+        raise UnreadableRecordError("a broken record: its state is one that is never written")
+    return record, wire
+
+
+def _is_duration(value: float) -> bool:
+    # NaN compares as false.
+    return 0 <= value <= _LONGEST

@@ -187,6 +187,7 @@ def test_a_completion_counts_however_long_the_work_took(world: World, passed: fl
     world.deliver(work)
     again = world.deliver()
     assert (again.outcome, again.result) == (Outcome.SKIPPED_COMPLETED, "late")
+    assert world.versions() == [State.CLAIMED, State.COMPLETED], "it counts at the first attempt"
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, 3600.0])

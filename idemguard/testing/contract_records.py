@@ -28,5 +28,7 @@ def samples() -> Iterator[Record]:
         yield Record(state, token, 900.0, 60.0, steps={"charge": 0, "{{mail}}": {"a": {"b": {}}}})
     yield Record(State.FAILED, token, 60.0, 3600.0, error={"type": "a:B", "args": ["{{}}", False]})
     yield Record(State.FAILED, token, 60.0, 3600.0, fingerprint="f" * 32, error=0)
-    yield Record(State.COMPLETED, token, 60.0, 3600.0, fingerprint="", reason="ended by hand: {{é}}")
+    yield Record(
+        State.COMPLETED, token, 60.0, 3600.0, fingerprint="", reason="ended by hand: {{é}}"
+    )
     yield Record(State.SWEPT, token, lease=180.0)
