@@ -43,8 +43,9 @@ class Holding:
         self._record = entry.record
         self._clock = clock
         self._lock = threading.RLock()
-        self._monotonic = clock.monotonic()
-        self._wall = clock.wall()
+        # A claim that was found to be ours, its answer lost, is older than our knowledge of it.
+        self._monotonic = clock.monotonic() - entry.age
+        self._wall = clock.wall() - entry.age
         self._begun: set[str] = set()
         self._ended = False
 
@@ -152,14 +153,14 @@ class Holding:
         if self._ended:
             raise self._lost("it has already ended")
         for _ in range(_TRIES):
-            held_for = self.held_for()
-            if not may_write(self._record, held_for):
+            if not may_write(self._record, self.held_for()):
                 raise self._lost("it was held past retention and lease")
             entry = self._ledger.replace(self._entry, wanted, deadline=self.deadline)
             if entry is None:
                 # Somebody deleted the record by hand: write it anew, unless it is claimed by then.
                 entry = self._ledger.create(self.name, wanted, deadline=self.deadline)
-            ending = after_refusal(wanted, entry.record, held_for)
+            # Asked anew: the lease may have ended while the answer was waited for.
+            ending = after_refusal(wanted, entry.record, self.held_for())
             if ending is Ending.DONE:
                 self._entry, self._record = entry, wanted
                 return

@@ -65,6 +65,9 @@ class Ledger(ABC):
     #: Seconds that must pass between barring a record and removing it.
     removal_delay: float = 0.0
 
+    #: How many records the store holds at most, with whatever else it holds; None where it has no limit.
+    capacity: int | None = None
+
     @abstractmethod
     def create(self, name: str, record: Record, *, deadline: Deadline | None = None) -> Entry:
         """Write `record` if the name is free; return the entry that stands there afterwards.

@@ -114,3 +114,27 @@ def after_refusal(wanted: Record, met: Record, held_for: float) -> Ending:
 def may_write(record: Record, held_for: float) -> bool:
     """Whether a holder may still write: past the horizon a sweeper may be deleting its name."""
     return held_for < record.horizon
+
+
+def may_be_swept(record: Record, age: float) -> bool:
+    """Whether nobody may act on this record any more, so that a sweeper may bar and remove it.
+
+    An ended record, once its horizon is over; a claim, once its horizon has passed since its lease
+    ended; a sweeper's bar, once it has lapsed. Where the holder cannot be told, the longest lease
+    stands in for what is not known.
+    """
+    if record.state is State.SWEPT:
+        return age >= record.lease
+    if record.state is State.CLAIMED:
+        return age >= record.lease + record.horizon
+    if record.state is State.VACANT:
+        return age >= LONGEST_LEASE
+    if record.state is State.UNKNOWN:
+        return age >= 2 * max(record.lease, LONGEST_LEASE)
+    return age >= record.horizon
+
+
+def bar(met: Record, token: str) -> Record:
+    """The record that keeps claimers out while a sweeper removes `met`; one that lapses holds nothing."""
+    # A claimer that takes over a lapsed bar must still find the fence to go on from.
+    return Record(State.SWEPT, token=token, lease=SWEEP_LEASE, fence=met.fence)

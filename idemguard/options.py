@@ -8,7 +8,17 @@
 | `IDEMGUARD_LEASE` | `lease` | seconds |
 | `IDEMGUARD_LOCAL_CACHE` | `local_cache` | ``1`` or ``0`` |
 
-The environment is read at the first delivery, never on import or at decoration.
+The environment is read at the first delivery, never on import or at decoration. The sweeper's
+Lambda handler, `idemguard.sweeper.handler`, reads `IDEMGUARD_LEDGER`, and from its event:
+
+| field | default | meaning |
+|---|---|---|
+| `dry_run` | ``true`` | count only; ``false`` removes |
+| `under` | everything | a namespace or a longer path |
+| `rate` | ``1.5`` | writes a second |
+| `resume` | from the beginning | an earlier report's `resume` |
+
+With `POWERTOOLS_METRICS_NAMESPACE` set, it counts its reports on Powertools Metrics.
 """
 
 from __future__ import annotations
@@ -146,7 +156,7 @@ class Options:
                 )
         for name in ("retention", "lease", "wait_timeout"):
             if getattr(self, name) is not None:
-                _seconds(name, getattr(self, name))
+                seconds(name, getattr(self, name))
         if self.namespace is not None:
             _checked_namespace(self.namespace, "namespace")
         if isinstance(self.ledger, str):
@@ -193,7 +203,7 @@ class Options:
 
     def resolved_wait(self) -> float | None:
         """Seconds of the longest wait, if one is given."""
-        return None if self.wait_timeout is None else _seconds("wait_timeout", self.wait_timeout)
+        return None if self.wait_timeout is None else seconds("wait_timeout", self.wait_timeout)
 
     def resolved_cache(self) -> bool:
         """Whether the local cache is on, with the environment."""
@@ -212,6 +222,11 @@ def default_ledger(url: str | None = None) -> Ledger:
     return open_ledger(url or os.environ.get("IDEMGUARD_LEDGER") or DEFAULT_LEDGER)
 
 
+def substitute() -> Ledger | None:
+    """The ledger that stands in for all those named by URL or environment, if one does."""
+    return _substitute
+
+
 @contextmanager
 def ledger_in_place(ledger: Ledger) -> Iterator[None]:
     """Let `ledger` stand for every ledger that is named by URL or environment; meant for tests."""
@@ -228,23 +243,28 @@ _NAMES = frozenset(field.name for field in fields(Options))
 
 def _given(name: str, value: Seconds | None, variable: str) -> float | None:
     if value is not None:
-        return _seconds(name, value)
+        return seconds(name, value)
     text = os.environ.get(variable)
     if not text:
         return None
     try:
-        return _seconds(variable, float(text))
+        return seconds(variable, float(text))
     except ValueError:
         raise InvalidOption(f"{variable}: {text!r} is not a number of seconds") from None
 
 
-def _seconds(name: str, value: Seconds) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+def seconds(name: str, value: Seconds) -> float:
+    """The number of seconds that the option `name` was given.
+
+    Raises:
+        InvalidOption: it is none, or not between 0 and ten years.
+    """
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InvalidOption(f"{name}: give seconds or a timedelta, not {type(value).__name__}")
-    if not 0 < seconds <= 10 * 366 * 24 * 3600:
-        raise InvalidOption(f"{name}: {seconds:g} seconds is not between 0 and ten years")
-    return float(seconds)
+    if not 0 < number <= 10 * 366 * 24 * 3600:
+        raise InvalidOption(f"{name}: {number:g} seconds is not between 0 and ten years")
+    return float(number)
 
 
 def _checked_namespace(text: str, name: str) -> str:

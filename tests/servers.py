@@ -146,7 +146,12 @@ def request(method: str, url: str, body: object = None, timeout: float = 10.0) -
 
 
 def ssm_client_for(url: str, **config: Any) -> Any:
-    """A boto3 SSM client for `url`, with dummy credentials and timeouts of a few seconds.
+    """A boto3 SSM client for `url`; see `client_for`."""
+    return client_for("ssm", url, **config)
+
+
+def client_for(service: str, url: str, **config: Any) -> Any:
+    """A boto3 client for `url`, with dummy credentials and timeouts of a few seconds.
 
     `config` goes to botocore's Config: `retries={"total_max_attempts": 1}` shows each failure.
     """
@@ -157,15 +162,15 @@ def ssm_client_for(url: str, **config: Any) -> Any:
         aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION
     )
     return session.client(
-        "ssm",
+        service,
         endpoint_url=url,
         config=Config(**{"connect_timeout": 2, "read_timeout": 5, **config}),
     )
 
 
 @contextlib.contextmanager
-def ministack() -> Iterator[str]:
-    """The address of a local stand-in for SSM that holds nothing yet."""
+def ministack(service: str = "ssm") -> Iterator[str]:
+    """The address of a local stand-in for SSM, or for DynamoDB, that holds nothing yet."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {
@@ -173,20 +178,23 @@ def ministack() -> Iterator[str]:
         **DUMMY_AWS,
         "BIND_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
-        "SERVICES": "ssm",
+        "SERVICES": service,
     }
-    with serving([tool("ministack")], env, lambda: _answers_ssm(url)):
+    with serving([tool("ministack")], env, lambda: _answers(service, url)):
         yield url
 
 
-def _answers_ssm(url: str) -> bool:
+def _answers(service: str, url: str) -> bool:
     from botocore.exceptions import BotoCoreError, ClientError
 
     if not accepts(urlsplit(url).port or 0):
         return False
-    client = ssm_client_for(url, retries={"total_max_attempts": 1})
+    client = client_for(service, url, retries={"total_max_attempts": 1})
     try:
-        client.get_parameters(Names=["/ready"])
+        if service == "ssm":
+            client.get_parameters(Names=["/ready"])
+        else:
+            client.list_tables()
     except (BotoCoreError, ClientError):
         return False
     finally:

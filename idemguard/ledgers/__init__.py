@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Mapping
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from ..errors import InvalidOption
@@ -11,7 +12,7 @@ from ..ledger import Ledger
 _opened: dict[str, Ledger] = {}
 _lock = threading.Lock()
 
-_KNOWN = "ssm:///PREFIX, memory://NAME"
+_KNOWN = "ssm:///PREFIX, dynamodb:///TABLE, memory://NAME"
 
 
 def open_ledger(url: str) -> Ledger:
@@ -36,9 +37,25 @@ def check_url(url: str) -> SplitResult:
         InvalidOption: the scheme is not known.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("memory", "ssm"):
+    if parts.scheme not in ("dynamodb", "memory", "ssm"):
         raise InvalidOption(f"ledger: {parts.scheme or 'no'} scheme; use one of {_KNOWN}")
     return parts
+
+
+def check_settings(
+    scheme: str, host: str, path: str, settings: Mapping[str, str], known: Collection[str]
+) -> None:
+    """Refuse a URL's host, and settings that a ledger does not know.
+
+    Raises:
+        InvalidOption: there is one.
+    """
+    if host:
+        raise InvalidOption(f"ledger: write {scheme}:///{host}{path}, with three slashes")
+    if unknown := sorted(set(settings) - set(known)):
+        raise InvalidOption(
+            f"ledger: unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+        )
 
 
 def _open(url: str) -> Ledger:
@@ -48,6 +65,10 @@ def _open(url: str) -> Ledger:
         from .memory import MemoryLedger
 
         return MemoryLedger()
+    if parts.scheme == "dynamodb":
+        from .dynamodb import DynamoDBLedger
+
+        return DynamoDBLedger.from_url(parts.netloc, parts.path, settings)
     from .ssm import SSMLedger
 
     return SSMLedger.from_url(parts.netloc, parts.path, settings)

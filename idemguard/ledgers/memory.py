@@ -67,13 +67,12 @@ class MemoryLedger(Ledger):
             items = [
                 Listed(name, now - slot.written)
                 for name, slot in sorted(self._slots.items())
-                if name.startswith(f"{under}/" if under else "")
+                if name.startswith(f"{under}/" if under else "") and name > (start or "")
             ]
-        first = int(start or 0)
-        for at in range(first, max(len(items), first + 1), _PAGE):
-            following = at + _PAGE
-            cursor = str(following) if following < len(items) else None
-            yield Page(items[at:following], cursor)
+        for at in range(0, max(len(items), 1), _PAGE):
+            page = items[at : at + _PAGE]
+            # By name and not by number: what was listed may be removed before the next page.
+            yield Page(page, page[-1].name if at + _PAGE < len(items) else None)
 
     def fits(self, record: Record) -> bool:
         return self._max_bytes is None or len(to_text(record)) <= self._max_bytes

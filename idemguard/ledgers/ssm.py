@@ -23,7 +23,9 @@ from ..clock import SYSTEM_CLOCK, Clock, Deadline
 from ..errors import InvalidOption, LedgerUnavailable, UnreadableRecordError
 from ..ledger import Entry, Ledger, Listed, Page
 from ..record import VACANT, Record, State, from_text, to_text
-from .ssm_client import ClientMaker, Given
+from . import check_settings
+from .aws_client import Given
+from .ssm_client import ClientMaker
 from .ssm_store import CONTENTION, EXISTS, NO_VERSION, NOT_FOUND, Refused, Store, Stored
 
 #: Seconds between a writer's decision and its landing beyond which the entry does not count.
@@ -37,6 +39,8 @@ _DELETE_MARGIN = 60.0
 # Bytes a parameter's value may take, by tier
 # (https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html).
 _MAX_BYTES = {"Standard": 4096, "Advanced": 8192}
+# Parameters of a tier in an account and Region (https://docs.aws.amazon.com/general/latest/gr/ssm.html).
+_CAPACITY = {"Standard": 10_000, "Advanced": 100_000}
 _BATCH = 10
 
 _TRIES = 4
@@ -94,23 +98,21 @@ class SSMLedger(Ledger):
             raise InvalidOption(f"tier: {tier!r} is not one of {', '.join(_MAX_BYTES)}")
         self.prefix = _checked_prefix(prefix)
         self.tier = tier
+        self.key_id = key_id
+        self.capacity = _CAPACITY[tier]
         self._clock = clock
         if client is None:
             client_for: ClientMaker | Given = ClientMaker(region=region, endpoint_url=endpoint_url)
         else:
             client_for = Given(client)
+        self._client_for = client_for
         self._store = Store(client_for, clock, root=self.prefix, tier=tier, key_id=key_id)
 
     @classmethod
     def from_url(cls, host: str, path: str, settings: Mapping[str, str]) -> SSMLedger:
         """The ledger of ``ssm:///PREFIX?tier=&key_id=&region=&endpoint_url=``."""
-        if host:
-            raise InvalidOption(f"ledger: write ssm:///{host}{path}, with three slashes")
-        known = {"tier", "key_id", "region", "endpoint_url"}
-        if unknown := sorted(set(settings) - known):
-            raise InvalidOption(
-                f"ledger: unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-            )
+        known = ("tier", "key_id", "region", "endpoint_url")
+        check_settings("ssm", host, path, settings, known)
         return cls(
             None,
             path.strip("/") or "idempotency",
@@ -119,6 +121,10 @@ class SSMLedger(Ledger):
             region=settings.get("region"),
             endpoint_url=settings.get("endpoint_url"),
         )
+
+    def full_client(self) -> Any:
+        """A boto3 client for all of SSM with this ledger's settings; the ledger itself knows five calls."""
+        return self._client_for.full()
 
     def create(self, name: str, record: Record, *, deadline: Deadline | None = None) -> Entry:
         for _ in range(_TRIES):
@@ -174,11 +180,13 @@ class SSMLedger(Ledger):
         except Refused as refused:
             if refused.code != CONTENTION:
                 raise _unexpected(refused) from None
+            least = mark.newest
         else:
             landed = _mark_of(written)
             if landed.newest == mark.newest + 1 and abs(landed.date - seen) < _SURE:
                 return written
-        return self.read(name, deadline=deadline)
+            least = landed.newest
+        return self._look(name, least, deadline)
 
     def remove(
         self, barred: Sequence[Entry], *, deadline: Deadline | None = None
@@ -232,6 +240,20 @@ class SSMLedger(Ledger):
                 if entry is not None:
                     entries[name] = entry
         return entries
+
+    def _look(self, name: str, least: int, deadline: Deadline | None) -> Entry | None:
+        """What stands once version `least` is known to have been there.
+
+        A read that does not reach it is stale: a holder must not lose its claim over one.
+        """
+        entry: Entry | None = None
+        for _ in range(_TRIES):
+            entry = self.read(name, deadline=deadline)
+            if entry is not None and _mark_of(entry).newest >= least:
+                return entry
+            self._pause(0.1, deadline)
+        # Free again, or under a new life's numbers: then nobody can tell whose.
+        return None if entry is None else self._nothing_certain(name)
 
     def _judge(
         self, name: str, newest: Stored, date: float, deadline: Deadline | None

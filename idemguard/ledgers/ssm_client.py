@@ -2,123 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
+from . import aws_client
 from .ssm_model import session
 
-# Seconds to connect and to wait for an answer, longest first: a call is given the longest that
-# still ends before its deadline, so that a hanging connection never outlives the time left.
-_PATIENCE = ((1.0, 2.0), (0.4, 0.6), (0.1, 0.2))
 
-
-class ClientMaker:
-    """Makes boto3 SSM clients lazily, one per process and patience; safe among threads and forks."""
+class ClientMaker(aws_client.ClientMaker):
+    """Makes SSM clients from a model that is as short as the ledger's calls."""
 
     def __init__(self, *, region: str | None, endpoint_url: str | None) -> None:
-        self._region = region
-        self._endpoint_url = endpoint_url
-        self._made = _Made(os.getpid())
+        super().__init__("ssm", region=region, endpoint_url=endpoint_url)
 
-    def __call__(self, remaining: float) -> Any:
-        """A client whose calls end within `remaining` seconds, as far as that can be had."""
-        made = self._made
-        if made.pid != os.getpid():
-            # Connections and locks do not survive a fork.
-            made = self._made = _Made(os.getpid())
-        patience = next((p for p in _PATIENCE if sum(p) <= remaining), _PATIENCE[-1])
-        client = made.clients.get(patience)
-        if client is None:
-            with made.lock:
-                client = made.clients.get(patience)
-                if client is None:
-                    client = made.clients[patience] = self._make(*patience)
-        return client
-
-    def _make(self, connect: float, read: float) -> Any:
-        import botocore
-        from botocore.config import Config
+    def _create(self, settings: Mapping[str, Any]) -> Any:
         from botocore.exceptions import BotoCoreError
 
-        config = Config(
-            connect_timeout=connect,
-            read_timeout=read,
-            # The store's calls have their own retries, within the time left.
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            parameter_validation=False,
-            max_pool_connections=32,
-            tcp_keepalive=True,
-            # Fixed: the SDK puts its own together anew for each call, at a tenth of the call's cost.
-            user_agent=f"Botocore/{botocore.__version__} lib/idemguard",
-        )
-        settings = {
-            "region_name": self._region,
-            "endpoint_url": self._endpoint_url,
-            "config": config,
-        }
         try:
             return session().create_client("ssm", **settings)
         except BotoCoreError:
             raise
         except Exception:
             # An SDK that works otherwise inside: slower, and just as good.
-            import boto3
-
-            return boto3.Session().client("ssm", **settings)
-
-
-class _Made:
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.lock = threading.Lock()
-        self.clients: dict[tuple[float, float], Any] = {}
-
-
-class AlreadySent(Exception):
-    """A request that must go out once was about to be sent again."""
-
-
-_sending = threading.local()
-
-
-@contextmanager
-def sent_once(client: Any, operation: str) -> Iterator[None]:
-    """Keep the SDK from sending `operation` again within this block, whatever the client's retries.
-
-    Raises:
-        AlreadySent: out of the call, in place of the second sending.
-    """
-    # A stand-in for a client may have no events, and no retries of its own either.
-    events = getattr(getattr(client, "meta", None), "events", None)
-    if events is not None:
-        events.register_first(
-            f"before-send.ssm.{operation}", _refuse_second, unique_id="idemguard-sent-once"
-        )
-    _sending.count = 0
-    try:
-        yield
-    finally:
-        _sending.count = None
-
-
-def _refuse_second(**_: object) -> None:
-    count = getattr(_sending, "count", None)
-    if count is None:
-        return
-    _sending.count = count + 1
-    if count:
-        raise AlreadySent
-
-
-class Given:
-    """A client of the user's own, with the user's own timeouts and retries."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __call__(self, remaining: float) -> Any:
-        """That client, whatever time remains."""
-        return self._client
+            return super()._create(settings)
