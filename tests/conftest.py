@@ -16,6 +16,9 @@ from tests.worlds import WORLDS, World
 
 __all__ = ["event", "ministack_url"]
 
+# For the tests of the fixtures that users get.
+pytest_plugins = ["pytester"]
+
 # Before any test module is imported, for some make clients at import time.
 for name in list(os.environ):
     if name.startswith(("AWS_", "IDEMGUARD_", "POWERTOOLS_")):

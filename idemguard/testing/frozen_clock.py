@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from ..clock import Clock
@@ -46,6 +47,10 @@ class FrozenClock(Clock):
 
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        self.advance(seconds)
+        await asyncio.sleep(0)  # The others' turn.
 
     def jitter(self, upto: float) -> float:
         return upto / 2 if self.next_jitter is None else min(self.next_jitter, upto)
