@@ -29,6 +29,12 @@ class Clock:
         """Wait that many seconds."""
         time.sleep(seconds)
 
+    async def sleep_async(self, seconds: float) -> None:
+        """Wait that many seconds, in a task."""
+        import asyncio  # Slow to import; whoever is in a task has it.
+
+        await asyncio.sleep(seconds)
+
     def jitter(self, upto: float) -> float:
         """A random number of seconds from 0 to `upto`."""
         return _chance.uniform(0.0, upto)

@@ -14,9 +14,9 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from .cache import cache_of
 from .claim import Claim, current
-from .clock import Deadline
+from .clock import Clock, Deadline
 from .codec import error_type, is_lazy, not_stored
-from .contest import Setup, contend, lease_of
+from .contest import Bid, Setup, contend, lease_of
 from .errors import (
     IdempotencyError,
     InFlightError,
@@ -73,9 +73,12 @@ class Delivery(Generic[T]):
         self._name = name
         self._limit = deadline
         self._deadline = deadline.earlier(_RESERVE) if deadline else None
-        self._redelivered = redelivered
         self._fallback = fallback
         self._missing = missing
+        self._redelivered = redelivered
+        self._bid: Bid | None = None
+        #: Seconds after which `attempt` is worth another call; None once it is decided.
+        self.pause: float | None = None
         self.details = Details(key.operation, key.digest, setup.namespace)
         self.claim: Claim | None = None
         self.answer: Execution[T] | None = None
@@ -84,9 +87,27 @@ class Delivery(Generic[T]):
         """Claim the key: True when the work is to be run, False when `answer` is the answer.
 
         Raises:
+            As `attempt`.
+        """
+        claimed = self.attempt()
+        while self.pause is not None:
+            self.clock.sleep(self.pause)
+            claimed = self.attempt()
+        return claimed
+
+    @property
+    def clock(self) -> Clock:
+        """What this delivery waits by."""
+        return self._setup.clock
+
+    def attempt(self) -> bool:
+        """`open` without waiting: where `pause` is set then, wait that long and call it again.
+
+        Raises:
             InFlightError, PayloadMismatchError, PermanentFailureError, ResultNotStoredError,
             ReentrantCallError, LedgerError: the work must not be run.
         """
+        self.pause = None
         if self._missing is not None:
             self._note(Happening.MISSING_KEY, error=self._missing)
             if self._setup.on_missing_key == "raise":
@@ -183,14 +204,16 @@ class Delivery(Generic[T]):
             current.reset(token)
 
     def _claim(self) -> bool:
-        contest = contend(
+        self._bid = self._bid or Bid(
             self._setup,
-            self._key,
-            self._name,
             limit=self._limit,
             deadline=self._deadline,
             redelivered=self._redelivered,
         )
+        contest = contend(self._setup, self._key, self._name, self._bid)
+        self.pause = contest.pause
+        if self.pause is not None:
+            return False
         if contest.meaning is not None:
             if contest.meaning in (Meaning.REPLAY, Meaning.FAILED):
                 self._remember(contest.entry.record, contest.entry.age)

@@ -20,7 +20,11 @@ T = TypeVar("T")
 async def deliver_async(delivery: Delivery[T], work: Callable[[], Awaitable[T]]) -> Execution[T]:
     """Drive a delivery of awaitable work; the ledger, which blocks, is waited for in a thread."""
     with delivery.phase(Phase.CLAIM):
-        claimed = await in_thread(delivery.open, undo=delivery.abort)
+        claimed = await in_thread(delivery.attempt, undo=delivery.abort)
+        # Not in a thread: many that wait would take up the pool that the one at work needs.
+        while delivery.pause is not None:
+            await delivery.clock.sleep_async(delivery.pause)
+            claimed = await in_thread(delivery.attempt, undo=delivery.abort)
     if not claimed:
         answer = cast("Execution[T]", delivery.answer)
         if inspect.isawaitable(answer.result):  # of an `on_duplicate` that is async itself

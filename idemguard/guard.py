@@ -99,8 +99,9 @@ class Guard:
             payload: what must not change under this key.
 
         Raises:
-            InFlightError, PayloadMismatchError, PermanentFailureError, ResultNotStoredError,
-            ReentrantCallError, MissingKeyError, LedgerError: the work was not run.
+            InFlightError, MissingKeyError, PayloadMismatchError: the work was not run.
+            PermanentFailureError, ResultNotStoredError: it ended before, and is not run again.
+            ReentrantCallError, LedgerError: the work was not run.
             UnsupportedResultError: the work was run; its result cannot be kept.
         """
         return deliver(self._delivery(key, context, payload), work)
@@ -124,7 +125,7 @@ class Guard:
         """Claim a key by hand: a `Claim` to be ended, or the `Execution` that answers a duplicate.
 
         Raises:
-            As `run_exactly_once`.
+            IdempotencyError: what `run_exactly_once` raises before the work.
         """
         delivery: Delivery[Any] = self._delivery(key, context, payload)
         delivery.open()

@@ -24,12 +24,15 @@ from typing import Any
 from .keys import Selector
 
 _IDEMPOTENCY_KEY = "header(@, 'Idempotency-Key')"
+# The users of a Cognito identity pool share one ARN: their own identity comes before it.
 _REST_CALLER = (
     "not_null(requestContext.authorizer.claims.sub, requestContext.authorizer.principalId, "
-    "requestContext.identity.userArn)"
+    "requestContext.identity.cognitoIdentityId, requestContext.identity.userArn)"
 )
 _HTTP_CALLER = (
-    "not_null(requestContext.authorizer.jwt.claims.sub, requestContext.authorizer.iam.userArn)"
+    "not_null(requestContext.authorizer.jwt.claims.sub, "
+    "requestContext.authorizer.iam.cognitoIdentity.identityId, "
+    "requestContext.authorizer.iam.userArn)"
 )
 
 #: SQS, per record: the message. Stops redelivery; a message sent again is new work.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -125,6 +126,26 @@ def test_waiting_ends_at_its_own_limit(world: World) -> None:
         handler({"id": 1}, world.context(60))
 
     assert world.clock.monotonic() - before <= 2
+
+
+def test_async_waiting_ends_as_blocking_waiting_does(world: World) -> None:
+    guard = Guard(
+        ledger=world.ledger, clock=world.clock, operation="w", lease=3, on_in_flight="wait"
+    )
+    assert isinstance(guard.claim("k"), Claim)
+    before = world.clock.monotonic()
+
+    async def work() -> str:
+        return "done"
+
+    async def deliver(seconds: float) -> Execution[str]:
+        return await guard.run_exactly_once_async("k", work, context=world.context(seconds))
+
+    with pytest.raises(InFlightError):
+        asyncio.run(deliver(2))
+    assert 0 < world.clock.monotonic() - before < 2
+    assert asyncio.run(deliver(60)).attempt == 2
+    assert asyncio.run(deliver(60)).outcome is Outcome.SKIPPED_COMPLETED
 
 
 def test_waiting_takes_over_a_claim_whose_lease_ends_meanwhile(world: World) -> None:

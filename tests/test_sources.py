@@ -367,3 +367,15 @@ def test_a_rabbitmq_message_without_an_id_is_missing_and_falls_to_its_body(event
 def test_every_event_file_is_spoken_for() -> None:
     variants = {name for name in EVENTS if name not in DOCUMENTED}
     assert all(name.startswith(("apigw_rest_v1_", "direct_invoke_")) for name in variants)
+
+
+def test_users_of_one_identity_pool_are_callers_of_their_own(event: Load) -> None:
+    shared = "arn:aws:sts::111122223333:assumed-role/app/CognitoIdentityCredentials"
+    rest, http = event("apigw_rest_v1"), event("apigw_http_v2")
+    rest["requestContext"]["authorizer"] = None
+    rest["requestContext"]["identity"].update(userArn=shared, cognitoIdentityId="pool:user-1")
+    http["requestContext"]["authorizer"] = {
+        "iam": {"userArn": shared, "cognitoIdentity": {"identityId": "pool:user-1"}}
+    }
+    for expression, call in ((sources.APIGW_REST, rest), (sources.APIGW_HTTP, http)):
+        assert Selector(expression).key(call)[0] == "pool:user-1"

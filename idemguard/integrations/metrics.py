@@ -19,15 +19,22 @@
 | `IdempotencyStepNotKept` | a done step is not recorded |
 | `IdempotencyLeaseLost` | an attempt outlived its lease and was taken over |
 
+And for each sweep, from its report: `IdempotencySwept`, `IdempotencySweepBacklog`,
+`IdempotencyRecords` (scanned) and `IdempotencyHeadRoom` (where the whole ledger was scanned).
+
 Dimensions are those of the Metrics object (`service` by default). The operation is metadata, not a
 dimension: it would multiply the price by the number of functions.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 from ..outcome import Event, Happening, Hook
+
+if TYPE_CHECKING:
+    from ..sweeping import SweepReport
 
 _NAMES = {
     Happening.UNGUARDED: "RanUnguarded",
@@ -42,6 +49,10 @@ def metric_name(happening: Happening) -> str:
     return "Idempotency" + _NAMES.get(happening, plain)
 
 
+# Metrics objects share their counts, and lose some when several threads add at once.
+_one_at_a_time = threading.Lock()
+
+
 class MetricsHook(Hook):
     """Counts happenings on a Powertools Metrics object; the handler's ``log_metrics`` flushes them."""
 
@@ -49,5 +60,19 @@ class MetricsHook(Hook):
         self._metrics = metrics
 
     def observe(self, event: Event) -> None:
-        self._metrics.add_metric(name=metric_name(event.happening), unit="Count", value=1)
-        self._metrics.add_metadata(key="IdempotencyOperation", value=event.details.operation)
+        with _one_at_a_time:
+            self._metrics.add_metric(name=metric_name(event.happening), unit="Count", value=1)
+            self._metrics.add_metadata(key="IdempotencyOperation", value=event.details.operation)
+
+
+def count_sweep(metrics: Any, report: SweepReport) -> None:
+    """Count a sweep's report on a Powertools Metrics object."""
+    counts = {
+        "IdempotencySwept": report.swept,
+        "IdempotencySweepBacklog": report.backlog,
+        "IdempotencyRecords": report.scanned,
+        "IdempotencyHeadRoom": report.head_room,
+    }
+    for name, value in counts.items():
+        if value is not None:
+            metrics.add_metric(name=name, unit="Count", value=value)
