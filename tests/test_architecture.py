@@ -13,6 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "idemguard"
 # from every row below it.
 ROWS: list[set[str]] = [
     {"__init__", "cli", "pytest_plugin", "testing", "sweeper", "integrations"},
+    {"sweeping", "doctor", "iam"},
+    {"upkeep"},
     {"decorator", "steps"},
     {"guard"},
     {"delivery_async"},
