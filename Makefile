@@ -8,6 +8,8 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The pinned pyright, with no look at the registry for a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# The theme prints an appeal about another project's next version.
+export NO_MKDOCS_2_WARNING := 1
 
 # `make -j` changes nothing: the goals share one environment and its caches.
 .NOTPARALLEL:

@@ -57,7 +57,7 @@ def refused(world: World, kind: type[LedgerError], calls: int = 1) -> str:
     [
         ("AccessDeniedException", LedgerMisconfigured, "ssm:PutParameter .*parameter/idempotency/"),
         ("UnauthorizedOperation", LedgerMisconfigured, "ssm:PutParameter .*parameter/idempotency/"),
-        ("InvalidKeyId", LedgerMisconfigured, "KMS key .*kms:Decrypt and kms:GenerateDataKey"),
+        ("InvalidKeyId", LedgerMisconfigured, "KMS key .*kms:Decrypt and kms:Encrypt"),
         ("ParameterLimitExceeded", LedgerFull, "10,000.*sweeper.*Advanced"),
         ("ParameterMaxVersionLimitExceeded", LedgerMisconfigured, "label.* under /idempotency"),
         ("UnrecognizedClientException", LedgerMisconfigured, "credentials"),
@@ -111,11 +111,14 @@ def test_a_key_that_does_not_exist_is_named() -> None:
     assert "KMS key alias/mine" in refused(world, LedgerMisconfigured)
 
 
-def test_a_denied_encrypted_ledger_names_the_kms_actions_too() -> None:
-    world = World(key_id="alias/mine")
+@pytest.mark.parametrize(
+    ("tier", "encrypt"), [("Standard", "kms:Encrypt"), ("Advanced", "kms:GenerateDataKey")]
+)
+def test_a_denied_encrypted_ledger_names_the_kms_actions_too(tier: str, encrypt: str) -> None:
+    world = World(key_id="alias/mine", tier=tier)
     world.store.inject("PutParameter", Fault.kms_denied())
     text = refused(world, LedgerMisconfigured)
-    assert "kms:Decrypt and kms:GenerateDataKey on alias/mine" in text
+    assert f"kms:Decrypt and {encrypt} on alias/mine" in text
 
 
 def test_a_full_account_runs_nothing_unguarded() -> None:

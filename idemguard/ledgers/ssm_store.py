@@ -124,8 +124,7 @@ class Store(Calls):
         if code in ("InvalidKeyId", "KMSAccessDeniedException"):
             return LedgerMisconfigured(
                 f"the KMS key {self._key_id or 'of this parameter'} cannot be used: check that it "
-                "exists, is enabled and in this Region, and allow kms:Decrypt and "
-                "kms:GenerateDataKey on it"
+                f"exists, is enabled and in this Region, and allow {self._key_actions()} on it"
             )
         if code == "ParameterLimitExceeded":
             return LedgerFull(
@@ -144,8 +143,13 @@ class Store(Calls):
         else:
             resource = f"arn:aws:ssm:REGION:ACCOUNT:parameter{self._root}/*"
         if self._key_id:
-            return f"{resource}, and kms:Decrypt and kms:GenerateDataKey on {self._key_id}"
+            return f"{resource}, and {self._key_actions()} on {self._key_id}"
         return resource
+
+    def _key_actions(self) -> str:
+        # https://docs.aws.amazon.com/kms/latest/developerguide/services-parameter-store.html
+        encrypt = "kms:Encrypt" if self._tier == "Standard" else "kms:GenerateDataKey"
+        return f"kms:Decrypt and {encrypt}"
 
     def _refused(self, code: str, action: str) -> str:
         return (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
+from tests.bench.batch import overlap
 from tests.bench.network import Parameters, Table, answer_with
 from tests.bench.timing import Row, compare, compare_processes, timed
 from tests.servers import DUMMY_AWS
@@ -46,6 +46,7 @@ def _peer(cached: bool) -> tuple[Any, list[str]]:
         IdempotencyConfig,
         idempotent,
     )
+    from aws_lambda_powertools.utilities.typing import LambdaContext
 
     client = boto3.client("dynamodb", region_name="eu-west-1")
     calls = answer_with(client, Table())
@@ -53,7 +54,7 @@ def _peer(cached: bool) -> tuple[Any, list[str]]:
     config = IdempotencyConfig(event_key_jmespath="id", use_local_cache=cached)
 
     @idempotent(persistence_store=layer, config=config)
-    def handler(event: dict[str, Any], context: object) -> dict[str, int]:
+    def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         return {"statusCode": 200}
 
     return handler, calls
@@ -147,12 +148,7 @@ def main() -> None:
     """Print the table."""
     os.environ.update(DUMMY_AWS)
     rows = [*cold_start(), *deliveries()]
-    try:
-        from tests.bench.batch import rows as batch_rows
-    except ImportError:
-        print("no batch measurement", file=sys.stderr)
-    else:
-        rows += batch_rows()
+    rows.append(overlap())
     print(f"{'measured':52} {'ours':>24} {'peer':>30} {'ratio':>6} {'aim':>5}")
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
