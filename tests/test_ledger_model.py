@@ -63,6 +63,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.standing: dict[str, Standing] = {}
         self.removed: dict[str, float] = {}
         self.tokens = 0
+        self.written = 0
 
     def make_ledger(self) -> Ledger:
         raise NotImplementedError
@@ -185,8 +186,12 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.standing[name]
 
     def _record(self, state: State, result: object, token: str | None = None) -> Record:
-        lease, token = HORIZON / 2, token or self._token()
-        return Record(state, token, lease, retention=HORIZON, result=result, fence=self.tokens)
+        # No two records alike: who won is told by what stands.
+        token = token or self._token()
+        self.written += 1
+        return Record(
+            state, token, HORIZON / 2, retention=HORIZON, result=result, fence=self.written
+        )
 
     def _token(self) -> str:
         self.tokens += 1
