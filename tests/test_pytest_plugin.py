@@ -22,7 +22,7 @@ def handler(event, context):
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A user's project with one handler."""
-    pytester.makepyfile(shop=HANDLER)
+    pytester.makepyfile(users_shop=HANDLER)
     return pytester
 
 
@@ -37,13 +37,13 @@ def test_the_fixtures_are_listed_with_what_they_do(pytester: pytest.Pytester) ->
 def test_each_test_has_a_ledger_of_its_own(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        import pytest, shop
+        import pytest, users_shop
 
         @pytest.mark.parametrize("test", [1, 2])
         def test_runs_once(test, idempotency_ledger):
-            shop.sent.clear()
-            assert [shop.handler({"id": "a"}, None) for _ in range(3)] == [1, 1, 1]
-            assert shop.sent == ["a"]
+            users_shop.sent.clear()
+            assert [users_shop.handler({"id": "a"}, None) for _ in range(3)] == [1, 1, 1]
+            assert users_shop.sent == ["a"]
             [page] = idempotency_ledger.scan()
             assert len(page.items) == 1
         """
@@ -54,12 +54,12 @@ def test_each_test_has_a_ledger_of_its_own(project: pytest.Pytester) -> None:
 def test_outcomes_are_collected_as_they_happen(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        import shop
+        import users_shop
 
         def test_outcomes(idempotency_ledger, idempotency_outcomes):
             assert idempotency_outcomes == []
-            shop.handler({"id": "a"}, None)
-            shop.handler({"id": "a"}, None)
+            users_shop.handler({"id": "a"}, None)
+            users_shop.handler({"id": "a"}, None)
             assert [each["outcome"] for each in idempotency_outcomes] == [
                 "EXECUTED", "SKIPPED_COMPLETED"
             ]
@@ -71,21 +71,21 @@ def test_outcomes_are_collected_as_they_happen(project: pytest.Pytester) -> None
 def test_the_clock_lets_retention_run_out(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        import shop
+        import users_shop
         from idemguard.testing import deliver
 
         def test_time(idempotency_clock, idempotency_ledger):
-            first = shop.handler({"id": "a"}, None)
+            first = users_shop.handler({"id": "a"}, None)
             idempotency_clock.advance(3599)
-            assert shop.handler({"id": "a"}, None) == first
+            assert users_shop.handler({"id": "a"}, None) == first
             idempotency_clock.advance(2)
-            assert shop.handler({"id": "a"}, None) == first + 1
+            assert users_shop.handler({"id": "a"}, None) == first + 1
 
         def test_time_between_deliveries(idempotency_clock, idempotency_ledger):
-            assert deliver(shop.handler, {"id": "a"}).executed == 1
-            assert deliver(shop.handler, {"id": "a"}).executed == 0
+            assert deliver(users_shop.handler, {"id": "a"}).executed == 1
+            assert deliver(users_shop.handler, {"id": "a"}).executed == 0
             idempotency_clock.advance(3601)
-            assert deliver(shop.handler, {"id": "a"}).executed == 1
+            assert deliver(users_shop.handler, {"id": "a"}).executed == 1
         """
     )
     project.runpytest().assert_outcomes(passed=2)
@@ -94,11 +94,11 @@ def test_the_clock_lets_retention_run_out(project: pytest.Pytester) -> None:
 def test_a_failing_assertion_shows_what_was_delivered(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        import shop
+        import users_shop
         from idemguard.testing import deliver
 
         def test_wrong(idempotency_ledger):
-            assert deliver(shop.handler, {"id": "a"}).executed == 2
+            assert deliver(users_shop.handler, {"id": "a"}).executed == 2
         """
     )
     result = project.runpytest()
