@@ -4,11 +4,14 @@ Deliveries and sweeps run as coroutines (greenlets) over one stand-in for Parame
 call, and at the end of the work, control goes to a scheduler that decides who moves next, what goes
 wrong and how time passes. A schedule is the list of these decisions, so any run can be repeated.
 
-    world       the parameter, its versions, and the store's clock
-    actors      who takes part: deliveries, sweepers, and the machine each of them runs on
+    world       the parameter, its versions, and the store's time
+    machines    an actor's clocks and client, and how it gives way to the scheduler
+    actors      who takes part: deliveries and sweeps
     properties  what must hold in every schedule
-    scheduler   one schedule from start to end
+    priors      what is found under the name
     scenarios   who meets what: each a bounded space of schedules
+    service     what the store answers
+    scheduler   one schedule from start to end
     search      every schedule of a scenario, or random ones by seed
-    mutants     the code with one guard taken out, which the explorer must find
+    mutants     the code with one guard taken out (mutation), which the explorer must find
 """

@@ -25,6 +25,7 @@ class Property(Enum):
     NEVER_BLOCKED = "after enough time a fresh delivery executes or replays"
     TRUE_REPLAY = "a replay gives the result of a run that succeeded"
     RISING_FENCE = "the fencing token rises with every claim of a record"
+    TRUE_LEASE = "a holder never believes that its lease lasts longer than others believe"
     NO_SURPRISE = "nothing but the documented errors comes out"
 
 
@@ -66,6 +67,8 @@ class Monitor:
         self._crashed = False
         self._work_failed = False
         self._ledger_failed = False
+        #: A read said that a version is gone which is not: to the reader, the history was purged.
+        self.history_denied = False
 
     def break_(self, broken: Property, how: str) -> None:
         """Take note of a broken promise."""
@@ -80,6 +83,7 @@ class Monitor:
                 self._crashed,
                 self._work_failed,
                 self._ledger_failed,
+                self.history_denied,
                 len(self._after_unknown),
                 self.begun,
             )
@@ -99,12 +103,11 @@ class Monitor:
             if before.state != _CLAIMED and before.state != version.state:
                 self.break_(Property.NO_ERASURE, f"an ended record became {version.state}")
             return
+        over = _is_over(before, version.modified)
         if newest is not None and before not in self.world.past[-1][1]:
             # Its entry was purged: nobody can know whose it is, and the longest lease must pass.
             self._after_unknown.add(version.token)
-            over = newest.age(version.modified) >= LONGEST_LEASE
-        else:
-            over = _is_over(before, version.modified)
+            over = over or newest.age(version.modified) >= LONGEST_LEASE
         if version.state not in (_CLAIMED, _SWEPT) or not over:
             self.break_(
                 Property.NO_ERASURE,
@@ -124,21 +127,36 @@ class Monitor:
     # What the deliveries do.
 
     def work_begins(
-        self, actor: int, token: str, fence: int, now: float, limit: float | None
+        self, actor: int, token: str, fence: int, remaining: float, now: float, limit: float | None
     ) -> None:
-        """An actor starts the work under a claim; `limit` is when it is stopped at the latest."""
+        """An actor starts the work under a claim.
+
+        Args:
+            actor: its number.
+            token, fence: the claim's.
+            remaining: seconds of lease that it believes to have.
+            now: the time on its machine.
+            limit: when it is stopped at the latest.
+        """
         self.begun += 1
         claims = [v for v in self.world.ever if v.token == token and v.counts]
         if not claims:
-            self.break_(Property.ONLY_WINNERS_RUN, f"actor {actor} runs without a claim that counts")
+            self.break_(
+                Property.ONLY_WINNERS_RUN, f"actor {actor} runs without a claim that counts"
+            )
             return
-        claim = claims[0]
-        until = claim.modified + claim.lease if limit is None else limit
+        claim = claims[-1]
+        ends = claim.modified + claim.lease
+        # The age of an entry is known to the second.
+        if now + remaining > ends + 1:
+            self.break_(Property.TRUE_LEASE, f"{now + remaining - ends:.1f} s longer")
+        until = ends if limit is None else limit
         work = _Work(token, now, until, claim.modified, max(claim.lease, claim.retention))
         if now < until:
             self._alone(actor, work)
         self._at_work[actor] = work
-        self._rises(claim, fence)
+        if token not in self._after_unknown:
+            self._rises(claim, fence)
 
     def work_succeeds(self, actor: int, now: float) -> None:
         """An actor's work is done."""
@@ -157,22 +175,24 @@ class Monitor:
         self._at_work.pop(actor, None)
         self._crashed = True
 
-    def delivered(
-        self, actor: int, now: float, *, ledger_failed: bool, lease_lost: bool
-    ) -> None:
+    def delivered(self, actor: int, now: float, *, ledger_failed: bool, lease_lost: bool) -> None:
         """A delivery ended; whether a ledger error came in between, and whether it lost its lease."""
         self._ledger_failed |= ledger_failed
         work = self._succeeded.get(actor)
-        if work is not None and lease_lost and now >= work.landed + work.horizon:
-            # Nobody may write after that long: its name may be another's by now.
-            del self._succeeded[actor]
+        if work is not None and lease_lost:
+            if now >= work.landed + work.horizon or self._has_successor(work):
+                # Past its horizon nobody may write: the name may be another's by now. Before that,
+                # it is for the successor to complete.
+                del self._succeeded[actor]
             return
-        if work is None or ledger_failed or lease_lost:
+        if work is None or ledger_failed:
             return
         # Told that it is completed: then it is, whatever the entries look like.
         landed = [v for v in self.world.ever if v.token == work.token and v.state == _COMPLETED]
         if not landed:
-            self.break_(Property.ENDS_COMPLETED, f"actor {actor} believes in a completion never made")
+            self.break_(
+                Property.ENDS_COMPLETED, f"actor {actor} believes in a completion never made"
+            )
             return
         self._done.setdefault(work.token, (landed[0].modified, landed[0].retention))
 
@@ -199,16 +219,30 @@ class Monitor:
         if not self._succeeded or self._work_failed:
             return
         head, now = self.world.head, self.world.now
+        if self.history_denied or (head is not None and head not in self.world.kept):
+            # Purged, or so it seemed: a late holder cannot know whose claim it would write over.
+            return
         expired = any(now >= landed + retention for landed, retention in self._done.values())
         if (head is None or head.state != _COMPLETED) and not expired:
             state = head.state if head else "none"
-            self.break_(Property.ENDS_COMPLETED, f"the work succeeded, the record is in state {state}")
+            self.break_(
+                Property.ENDS_COMPLETED, f"the work succeeded, the record is in state {state}"
+            )
 
     def probed(self, outcome: str) -> None:
         """What a fresh delivery came to after enough time."""
         accepted = (Outcome.EXECUTED.value, Outcome.SKIPPED_COMPLETED.value, "FailedForGood")
         if outcome not in accepted:
             self.break_(Property.NEVER_BLOCKED, f"a fresh delivery came to {outcome}")
+
+    def _has_successor(self, work: _Work) -> bool:
+        return any(
+            version.counts
+            and version.state == _CLAIMED
+            and version.token != work.token
+            and version.modified >= work.landed
+            for version in self.world.ever
+        )
 
     def _alone(self, actor: int, work: _Work) -> None:
         """A holder that begins within its lease; a late one has promised nothing."""
@@ -227,7 +261,9 @@ class Monitor:
         fences = self._fences.setdefault(claim.life, {})
         for number, other in fences.items():
             if (number < claim.number) != (other < fence):
-                self.break_(Property.RISING_FENCE, f"{fence} at {claim.number}, {other} at {number}")
+                self.break_(
+                    Property.RISING_FENCE, f"{fence} at {claim.number}, {other} at {number}"
+                )
         fences[claim.number] = fence
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError, ReadTimeoutError
 
-from .actors import AGAIN, BEGIN, FULL_NAME, WORK, Actor, Call, FailedForGood, WorkFailed
+from .actors import FailedForGood, WorkFailed
+from .machines import AGAIN, BEGIN, SLEEP, WORK, Actor, Call
 from .properties import Monitor, Violation
 from .scenarios import Fault, Scenario
-from .world import Answer, Version, World, refusal, reply, select, shown
+from .service import refusal, serve, told
+from .world import Answer, World
 
 #: Seconds from the last look before a delete to its landing, at the longest; an assumption of the
 #: protocol.
@@ -134,7 +136,7 @@ class Schedule:
             assert actor.doing is not None, "it is active"
             operation = actor.doing.operation
             for fault in faults:
-                if operation not in _FAULTS[fault]:
+                if operation not in _FAULTS[fault] or not self._scenario.hits(operation):
                     continue
                 if fault is Fault.STALE:
                     for back in range(1, 1 + self._staleness()):
@@ -209,10 +211,14 @@ class Schedule:
             self._see(actor, 0)
             actor.begin()
         elif fault is Fault.CRASH or (actor.limit is not None and world.now >= actor.limit):
-            self._note(f"{actor.name} crashes before {_told(call)}")
+            self._note(f"{actor.name} crashes before {told(call)}")
             self._crash(actor)
         elif call.operation == WORK:
             self._end_work(actor, fault)
+        elif call.operation == SLEEP:
+            self._note(f"{actor.name} wakes")
+            self._see(actor, 0)
+            actor.resume(None)
         elif self._lost_on_the_way(actor, call, fault):
             pass
         else:
@@ -241,19 +247,20 @@ class Schedule:
         else:
             return False
         why = fault.value if fault else "too late to be sent"
-        self._note(f"{actor.name}: {_told(call)}: {why}")
+        self._note(f"{actor.name}: {told(call)}: {why}")
         self._see(actor, why)
         actor.throw(error)
         return True
 
     def _answer(self, actor: Actor, call: Call, fault: Fault | None, back: int) -> None:
         stale = self._world.past[-back][1] if fault is Fault.STALE else None
-        told = f"{actor.name}: {_told(call)}"
+        line = f"{actor.name}: {told(call)}"
         try:
-            answer, seen = self._serve(call, actor.index, stale)
+            answer, seen = serve(self._world, self._monitor, call, actor.index, stale)
         except Answer as refused:
             answer, seen = refusal(self._world.now, call.operation, refused.code), refused.code
-        self._note(f"{told} -> {seen}" + (f" ({fault.value})" if fault else ""))
+            self._monitor.history_denied |= stale is not None and seen == "ParameterVersionNotFound"
+        self._note(f"{line} -> {seen}" + (f" ({fault.value})" if fault else ""))
         if fault is Fault.CRASH_AFTER:
             self._crash(actor)
         elif fault is Fault.LOST:
@@ -269,52 +276,16 @@ class Schedule:
             self._see(actor, seen)
             actor.resume(answer)
 
-    def _serve(
-        self, call: Call, writer: int, stale: tuple[Version, ...] | None = None
-    ) -> tuple[Any, object]:
-        """The store's answer to a call, and the same in short.
-
-        Raises:
-            Answer: the store refuses.
-        """
-        world, request = self._world, call.request
-        kept = world.kept if stale is None else stale
-        if call.operation == "PutParameter":
-            before = world.head
-            newest = world.kept[-1] if world.kept else None
-            version = world.put(
-                request["Value"], request["Description"], request["Overwrite"], writer
-            )
-            self._monitor.wrote(version, before, newest)
-            return reply(world.now, Version=version.number, Tier="Standard"), _Seen(version)
-        if call.operation == "GetParameter":
-            name, _, selector = request["Name"].partition(":")
-            version = select(kept, selector)
-            return reply(world.now, Parameter=shown(name, version)), _Seen(version)
-        if call.operation == "GetParameters":
-            found = [shown(name, kept[-1]) for name in request["Names"] if kept]
-            missing = [] if found else request["Names"]
-            seen = _Seen(kept[-1]) if kept else "nothing"
-            return reply(world.now, Parameters=found, InvalidParameters=missing), seen
-        if call.operation == "DescribeParameters":
-            listed = [shown(FULL_NAME, kept[-1])] if kept else []
-            return reply(world.now, Parameters=listed), _Seen(kept[-1]) if kept else "nothing"
-        assert call.operation == "DeleteParameters", call.operation
-        self._monitor.deleted(world.head)
-        gone = request["Names"] if world.delete() else []
-        missing = [] if gone else request["Names"]
-        return reply(world.now, DeletedParameters=gone, InvalidParameters=missing), len(gone)
-
     def _land(self, flight: _Flight) -> None:
         call = flight.call
-        told = f"{_told(call)}, sent earlier by {self._actors[flight.writer].name}, lands"
+        line = f"{told(call)}, sent earlier by {self._actors[flight.writer].name}, lands"
         if _is_late_delete(call, self._world.now):
             return
         try:
-            _, seen = self._serve(call, flight.writer)
+            _, seen = serve(self._world, self._monitor, call, flight.writer)
         except Answer as refused:
             seen = refused.code
-        self._note(f"{told} -> {seen}")
+        self._note(f"{line} -> {seen}")
 
     def _crash(self, actor: Actor) -> None:
         self._monitor.crashed(actor.index)
@@ -345,29 +316,5 @@ class Schedule:
         self._monitor.probed(probe.outcome)
 
 
-class _Seen:
-    """A version in short; equal and hashed by what a reader can tell apart."""
-
-    __slots__ = ("_version",)
-
-    def __init__(self, version: Version) -> None:
-        self._version = version
-
-    def __hash__(self) -> int:
-        return self._version.ground
-
-    def __str__(self) -> str:
-        version = self._version
-        mark = "" if version.counts else ", does not count"
-        return f"version {version.number} ({version.state} of {version.token[:4]}{mark})"
-
-
 def _is_late_delete(call: Call, now: float) -> bool:
     return call.operation == "DeleteParameters" and now > call.issued + DELETE_IN_FLIGHT
-
-
-def _told(call: Call) -> str:
-    selector = str(call.request.get("Name", "")).partition(":")[2]
-    if call.operation == "PutParameter":
-        return "overwrite" if call.request["Overwrite"] else "create"
-    return call.operation + (f" version {selector}" if selector else "")

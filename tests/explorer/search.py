@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .actors import KINDS, Actor, Deliverer
+from .actors import KINDS, Deliverer
+from .machines import Actor
 from .properties import Violation
 from .scenarios import Scenario
 from .scheduler import Action, Pruned, Schedule
@@ -40,7 +42,12 @@ class Found:
 
 @dataclass(slots=True)
 class Tally:
-    """How many schedules were run to their end, and cut short because their end was known."""
+    """How many schedules were run to their end, and cut short because their end was known.
+
+    `states` counts distinct states, or distinct random schedules; `seconds` is CPU time; `outcomes`
+    counts what the actors came to; `taken` is the same number for the same random schedules in the
+    same order.
+    """
 
     scenario: str
     schedules: int = 0
@@ -49,13 +56,19 @@ class Tally:
     complete: bool = False
     seconds: float = 0.0
     found: list[Found] = field(default_factory=list[Found])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    taken: int = 0
 
-    def __str__(self) -> str:
+    def figures(self) -> str:
+        """The counts in words."""
         whole = "all" if self.complete else "some"
         return (
-            f"{self.scenario}: {self.schedules:,} schedules ({whole}), {self.states:,} distinct "
-            f"states, {len(self.found)} violations, {self.seconds:.1f} s"
+            f"{self.schedules:,} schedules ({whole}), {self.states:,} distinct, "
+            f"{len(self.found)} violations, {self.seconds:.1f} s"
         )
+
+    def __str__(self) -> str:
+        return f"{self.scenario}: {self.figures()}"
 
 
 class Explorer:
@@ -119,12 +132,14 @@ def exhaust(
     with quiet():
         while True:
             depth = 0
+            schedule = explorer.schedule(choose)
             try:
-                violation = explorer.schedule(choose).run()
+                violation = schedule.run()
             except Pruned:
                 tally.pruned += 1
             else:
                 tally.schedules += 1
+                tally.outcomes[schedule.outcomes()] += 1
                 if violation is not None:
                     tally.found.append(Found(scenario, taken[:depth], violation))
                     if stop:
@@ -145,9 +160,7 @@ def exhaust(
     return tally
 
 
-def wander(
-    scenario: Scenario, *, walks: int, seed: int = 0, seconds: float | None = None
-) -> Tally:
+def wander(scenario: Scenario, *, walks: int, seed: int = 0, seconds: float | None = None) -> Tally:
     """Run random schedules; walk number n of a seed is the same wherever it is run."""
     explorer, tally = Explorer(scenario), Tally(scenario.name)
     distinct: set[int] = set()
@@ -168,9 +181,12 @@ def wander(
                 taken.append(chance.randrange(len(options)) if pick is None else pick)
                 return taken[-1]
 
-            violation = explorer.schedule(choose).run()
+            schedule = explorer.schedule(choose)
+            violation = schedule.run()
             tally.schedules += 1
+            tally.outcomes[schedule.outcomes()] += 1
             distinct.add(hash(tuple(taken)))
+            tally.taken = hash((tally.taken, *taken))
             if violation is not None:
                 tally.found.append(Found(scenario, taken, violation, seed))
                 break

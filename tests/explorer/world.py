@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from email.utils import formatdate
-from functools import lru_cache
 from typing import Any
-
-from botocore.exceptions import ClientError
 
 #: Off the whole second, so that rounding of the Date header to seconds is always in play.
 START = 1_750_000_000.4
@@ -118,22 +113,6 @@ class World:
         self.kept = kept
 
 
-def select(kept: tuple[Version, ...], selector: str) -> Version:
-    """The version that ``GetParameter`` gives for ``name`` or ``name:number``.
-
-    Raises:
-        Answer: there is no such parameter or version.
-    """
-    if not kept:
-        raise Answer("ParameterNotFound")
-    if not selector:
-        return kept[-1]
-    for version in kept:
-        if version.number == int(selector):
-            return version
-    raise Answer("ParameterVersionNotFound")
-
-
 def _version(
     number: int, text: str, description: str, now: float, writer: int, life: int
 ) -> Version:
@@ -155,35 +134,3 @@ def _version(
         wire.get("k", 0.0),
         hash((life, number, text.replace(token, str(writer)), modified)),
     )
-
-
-@lru_cache(maxsize=4096)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
-
-
-def reply(now: float, **members: Any) -> dict[str, Any]:
-    """An answer as boto3 gives it, dated in whole seconds as AWS does."""
-    headers = {"date": _date(int(now))}
-    return {**members, "ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": headers}}
-
-
-def refusal(now: float, operation: str, code: str) -> ClientError:
-    """An error as boto3 raises it."""
-    headers = {"date": _date(int(now))}
-    answer = {
-        "Error": {"Code": code, "Message": code},
-        "ResponseMetadata": {"HTTPStatusCode": 400, "HTTPHeaders": headers},
-    }
-    return ClientError(answer, operation)
-
-
-def shown(name: str, version: Version) -> dict[str, Any]:
-    """A version as GetParameter and DescribeParameters show it."""
-    return {
-        "Name": name,
-        "Value": version.text,
-        "Version": version.number,
-        "Description": version.description,
-        "LastModifiedDate": datetime.fromtimestamp(version.modified, timezone.utc),
-    }
