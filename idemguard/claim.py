@@ -73,6 +73,16 @@ class Claim:
             limit,
         )
 
+    @property
+    def details(self) -> Details:
+        """Which delivery it was won by, for hooks and errors."""
+        return Details(self.operation, self.key_digest, self.namespace, self.attempt)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has been completed, released or lost; never so where the work runs unguarded."""
+        return self.holding is not None and self.holding.ended
+
     def remaining(self) -> float:
         """Seconds until the lease ends; negative once the key may be taken over."""
         return self.lease - (self.holding.held_for() if self.holding else 0.0)

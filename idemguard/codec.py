@@ -131,9 +131,10 @@ class Codec:
         except (ResultNotStoredError, UnreadableRecordError):
             raise
         except Exception:  # Readers of single values raise what they like, and so may user types.
-            raise UnreadableRecordError(
-                "a broken record: its result is none that this version of idemguard writes"
-            ) from None
+            pass  # Their errors quote the value, so that none must be behind the one raised.
+        raise UnreadableRecordError(
+            "a broken record: its result is none that this version of idemguard writes"
+        )
 
     def encode_error(self, error: BaseException) -> Any:
         """An exception as JSON: at least its type. Raises nothing."""

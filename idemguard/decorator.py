@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from .codec import Codec, check_annotation
 from .delivery import Delivery, deliver
 from .errors import InvalidOption, MissingKeyError, UnsupportedResultError
-from .guard import Guard, record_name
+from .guard import Guard, KeptSetup, record_name
 from .keys import MISSING, Selector, is_redelivery, make_key
 from .record import Key
 from .volatile import VolatileKeyWarning, findings
@@ -66,11 +66,16 @@ def idempotent(
     return Guard().idempotent(key, **options)
 
 
-def decorate(guard: Guard, key: KeySource, function: Callable[P, R]) -> Callable[P, R]:
+def decorate(guard: Guard, key: Selector, function: Callable[P, R]) -> Callable[P, R]:
     """Wrap one function; `function` may be a classmethod or staticmethod object too."""
     if isinstance(function, (classmethod, staticmethod)):
         wrapped = decorate(guard, key, function.__func__)
         return cast("Callable[P, R]", type(function)(wrapped))
+    if not callable(function):
+        raise InvalidOption(
+            f"idempotent: a {type(function).__name__} cannot be decorated; write "
+            '@idempotent(key="...") above a function, with the parentheses'
+        )
     bound = _Bound(guard, key, function)
     if _is_async(function):
         from .delivery_async import deliver_async
@@ -101,19 +106,25 @@ def _signed(wrapper: Any, bound: _Bound) -> Any:
 class _Bound:
     """A function with its compiled key: turns the arguments of a call into a delivery."""
 
-    def __init__(self, guard: Guard, key: KeySource, function: Callable[..., Any]) -> None:
+    def __init__(self, guard: Guard, key: Selector, function: Callable[..., Any]) -> None:
         _refuse_generators(function)
         options = guard.options
         self._guard = guard
         self.signature = _signature(function)
         self._position, self._name = _event_parameter(function, self.signature, options.argument)
         self._operation = options.operation or _operation(function)
-        self._select = Selector(key)
+        self._select = key
         self._fingerprint = (
             Selector(options.fingerprint, "fingerprint") if options.fingerprint else None
         )
-        self._codec = Codec(function, types=options.types, errors=options.permanent_types)
+        self._setup = KeptSetup(
+            guard, Codec(function, types=options.types, errors=options.permanent_types)
+        )
         self._fallback = options.on_duplicate
+        if self._fallback and _is_async(self._fallback) and not _is_async(function):
+            raise InvalidOption(
+                f"on_duplicate: it is async, and {self._operation} is not; give a plain function"
+            )
         annotation = self.signature.parameters[self._name].annotation
         named = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
         if found := findings(self._select, whole=named not in _SCALARS):
@@ -125,7 +136,7 @@ class _Bound:
     def delivery(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Delivery[Any]:
         """The delivery that this call is. The key is taken now, before the work can change it."""
         event = self._event(args, kwargs)
-        setup = self._guard.setup(self._codec)
+        setup = self._setup()
         key, missing = self._key(event)
         fallback = self._fallback
         return Delivery(

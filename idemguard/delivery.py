@@ -7,26 +7,24 @@ module, for awaitable work; they differ only in where the ledger is waited for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from contextvars import Token
 from dataclasses import replace
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from .cache import cache_of
 from .claim import Claim, current
 from .clock import Clock, Deadline
-from .codec import error_type, is_lazy, not_stored
+from .codec import is_lazy, not_stored
 from .contest import Bid, Setup, contend, lease_of
+from .duplicate import Duplicate
 from .errors import (
     IdempotencyError,
-    InFlightError,
     LeaseLostError,
     LedgerError,
     MissingKeyError,
-    PayloadMismatchError,
-    PermanentFailureError,
     ReentrantCallError,
-    ResultNotStoredError,
     UnreadableRecordError,
     UnsupportedResultError,
 )
@@ -106,6 +104,7 @@ class Delivery(Generic[T]):
         Raises:
             InFlightError, PayloadMismatchError, PermanentFailureError, ResultNotStoredError,
             ReentrantCallError, LedgerError: the work must not be run.
+            BaseException: the kept failure, or what `fallback` raises.
         """
         self.pause = None
         if self._missing is not None:
@@ -122,20 +121,37 @@ class Delivery(Generic[T]):
                 if meaning is not Meaning.TAKE_OVER:
                     self._answer(meaning, Entry(self._name, *hit))
                     return False
+        self._bid = self._bid or Bid(
+            self._setup,
+            limit=self._limit,
+            deadline=self._deadline,
+            redelivered=self._redelivered,
+        )
         try:
-            return self._claim()
+            contest = contend(self._setup, self._key, self._name, self._bid)
         except LedgerError as error:
-            self._sign(error)
+            self.details.sign(error)
             self._note(Happening.LEDGER_ERROR, error=error)
             # Whatever a record that nobody can read means, it does not mean "run".
             if self._setup.on_ledger_error == "raise" or isinstance(error, UnreadableRecordError):
                 raise
             self._run_unguarded(error)
             return True
+        # Past the handler: a kept failure may be a LedgerError too, and never means "run".
+        self.pause = contest.pause
+        if self.pause is not None:
+            return False
+        if contest.meaning is None:
+            self._won(contest.entry, contest.took_over)
+            return True
+        if contest.meaning in (Meaning.REPLAY, Meaning.FAILED):
+            self._remember(contest.entry.record, contest.entry.age)
+        self._answer(contest.meaning, contest.entry)
+        return False
 
     def close(self, result: T) -> Execution[T]:
         """Complete the claim with the work's result."""
-        execution = self._execution(Outcome.EXECUTED, result)
+        execution = self.details.execution(Outcome.EXECUTED, result)
         holding = self._holding()
         if holding is None:
             return execution
@@ -143,7 +159,7 @@ class Delivery(Generic[T]):
             error = UnsupportedResultError(
                 f"{self._key.operation} returned a {type(result).__name__}, which is not done yet: "
                 "return a list, or await it; the claim was released",
-                **self._who(),
+                **self.details.identity,
                 type_name=type(result).__name__,
                 where="$",
             )
@@ -162,7 +178,8 @@ class Delivery(Generic[T]):
             encoded = not_stored("unsupported type")
         try:
             record = holding.end(State.COMPLETED, result=encoded)
-        except (LeaseLostError, LedgerError) as error:
+        except Exception as error:
+            # Whatever a ledger of the user's raises: the work is done.
             self._completion_failed(error)
         else:
             self._remember(record, 0.0)
@@ -170,13 +187,16 @@ class Delivery(Generic[T]):
                 self._note(Happening.RESULT_NOT_STORED)
         if unsupported is not None:
             self._note(Happening.RESULT_NOT_STORED, error=unsupported)
-            self._sign(unsupported)
+            self.details.sign(unsupported)
             raise unsupported
         self._note(Happening.EXECUTED, outcome=Outcome.EXECUTED)
         return execution
 
-    def abort(self, error: BaseException) -> None:
-        """End the claim after the work raised; `error` itself stays the caller's to raise."""
+    def abort(self, error: BaseException | None) -> None:
+        """End the claim after the work raised, or was given up where there is no error.
+
+        `error` itself stays the caller's to raise.
+        """
         if self.claim is None:
             return
         self._note(Happening.WORK_FAILED, error=error)
@@ -192,35 +212,10 @@ class Delivery(Generic[T]):
         """The phase that ends a claim whose work raised `error`."""
         return self.phase(Phase.FAIL if self._is_permanent(error) else Phase.RELEASE)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> AbstractContextManager[None]:
         """Within it, `idemguard.step` and the like find the claim."""
         claim = replace(self.claim, outer=current.get()) if self.claim else None
-        token = current.set(claim)
-        try:
-            with self.phase(Phase.WORK):
-                yield
-        finally:
-            current.reset(token)
-
-    def _claim(self) -> bool:
-        self._bid = self._bid or Bid(
-            self._setup,
-            limit=self._limit,
-            deadline=self._deadline,
-            redelivered=self._redelivered,
-        )
-        contest = contend(self._setup, self._key, self._name, self._bid)
-        self.pause = contest.pause
-        if self.pause is not None:
-            return False
-        if contest.meaning is not None:
-            if contest.meaning in (Meaning.REPLAY, Meaning.FAILED):
-                self._remember(contest.entry.record, contest.entry.age)
-            self._answer(contest.meaning, contest.entry)
-            return False
-        self._won(contest.entry, contest.took_over)
-        return True
+        return _Working(claim, self.phase(Phase.WORK))
 
     def _won(self, entry: Entry, met: Record | None) -> None:
         setup, record = self._setup, entry.record
@@ -247,19 +242,21 @@ class Delivery(Generic[T]):
             self.details, lease_of(self._setup, self._limit), self._setup.clock, self._limit
         )
 
-    def _is_permanent(self, error: BaseException) -> bool:
+    def _is_permanent(self, error: BaseException | None) -> bool:
         # Another delivery at work, or a ledger that throttles, is never for good.
         passing = isinstance(error, IdempotencyError) and error.retryable
         return isinstance(error, self._setup.permanent) and not passing
 
-    def _end_undone(self, holding: Holding, error: BaseException, *, permanent: bool) -> None:
+    def _end_undone(
+        self, holding: Holding, error: BaseException | None, *, permanent: bool
+    ) -> None:
         try:
-            if permanent:
+            if error is not None and permanent:
                 record = holding.end(State.FAILED, error=self._setup.codec.encode_error(error))
                 self._remember(record, 0.0)
             else:
                 holding.end(State.RELEASED)
-        except (LeaseLostError, LedgerError) as failure:
+        except Exception as failure:
             lost = isinstance(failure, LeaseLostError)
             self._note(Happening.LEASE_LOST if lost else Happening.RELEASE_FAILED, error=failure)
             _log.warning(
@@ -269,87 +266,39 @@ class Delivery(Generic[T]):
                 self._key.digest,
                 type(failure).__name__,
             )
-            # Python 3.10 has no notes.
-            if (add_note := getattr(error, "add_note", None)) is not None:
-                add_note(f"idemguard could not release the claim: {failure}")
+            # Python 3.10 has no notes, and an exception may refuse them: a frozen dataclass does.
+            with suppress(Exception):
+                if (add_note := getattr(error, "add_note", None)) is not None:
+                    add_note(f"idemguard could not release the claim: {_told(failure)}")
 
     def _answer(self, meaning: Meaning, entry: Entry) -> None:
-        if meaning is Meaning.BUSY:
-            self._busy(max(0.0, entry.record.lease - entry.age) or None)
-            return
-        if meaning is Meaning.MISMATCH:
-            self._note(Happening.MISMATCH)
-            raise PayloadMismatchError(
-                f"{self._key.operation}: the key was used before with another payload; use a new key "
-                "for new work",
-                **self._who(),
-            )
-        if meaning is Meaning.FAILED:
-            self._fail_again(entry.record)
-        self._note(Happening.REPLAYED, outcome=Outcome.SKIPPED_COMPLETED)
-        self.answer = self._execution(Outcome.SKIPPED_COMPLETED, self._replayed(entry.record))
+        duplicate = Duplicate(self._setup, self.details, self._fallback)
+        self.answer = duplicate.answer(meaning, entry)
 
-    def _replayed(self, record: Record) -> T:
-        try:
-            return cast(T, self._setup.codec.decode(record.result))
-        except ResultNotStoredError as error:
-            if self._fallback is not None:
-                return self._fallback()
-            if error.reason == "omitted":
-                return cast(T, None)
-            self._sign(error)
-            raise
-        except UnreadableRecordError as error:
-            self._sign(error)
-            raise
-
-    def _fail_again(self, record: Record) -> NoReturn:
-        self._note(Happening.FAILED_BEFORE)
-        earlier = self._setup.codec.decode_error(record.error)
-        if earlier is not None:
-            raise earlier
-        name = error_type(record.error)
-        raise PermanentFailureError(
-            f"{self._key.operation} failed for good in an earlier delivery"
-            + (f" with {name}" if name else ""),
-            **self._who(),
-            error_type=name,
-        )
-
-    def _busy(self, retry_after: float | None) -> None:
-        self._note(Happening.IN_FLIGHT, outcome=Outcome.SKIPPED_IN_FLIGHT)
-        if self._setup.on_in_flight != "skip":
-            raise InFlightError(
-                f"{self._key.operation}: another delivery of this key is at work; deliver again later",
-                **self._who(),
-                retry_after=retry_after,
-            )
-        self.answer = self._execution(Outcome.SKIPPED_IN_FLIGHT, cast(T, None))
-
-    def _completion_failed(self, error: IdempotencyError) -> None:
+    def _completion_failed(self, error: Exception) -> None:
         lost = isinstance(error, LeaseLostError)
         self._note(Happening.LEASE_LOST if lost else Happening.COMPLETE_FAILED, error=error)
         _log.error(
-            "%s (key %s): the work is done but could not be recorded as completed (%s: %s); a "
+            "%s (key %s): the work is done but could not be recorded as completed (%s); a "
             "duplicate may run it again",
             self._key.operation,
             self._key.digest,
-            type(error).__name__,
-            error,
+            _told(error),
         )
         if self._setup.on_complete_error == "raise":
-            self._sign(error)
+            if isinstance(error, IdempotencyError):
+                self.details.sign(error)
             raise error
 
     def _refuse_reentry(self) -> None:
         claim = current.get()
         while claim is not None:
             holding = claim.holding
-            if holding and holding.name == self._name and not holding.ended:
+            if holding and holding.holds(self._setup.ledger, self._name):
                 raise ReentrantCallError(
                     f"{self._key.operation} was called from inside itself with the key that it holds; "
                     "it would wait for itself for ever",
-                    **self._who(),
+                    **self.details.identity,
                 )
             claim = claim.outer
 
@@ -360,11 +309,6 @@ class Delivery(Generic[T]):
         if self._setup.cached:
             cache_of(self._setup.ledger).put(self._name, record, age, self._setup.clock)
 
-    def _execution(self, outcome: Outcome, result: T) -> Execution[T]:
-        return Execution(
-            outcome, result, self._key.operation, self._key.digest, self.details.attempt
-        )
-
     def _note(
         self,
         happening: Happening,
@@ -374,13 +318,36 @@ class Delivery(Generic[T]):
     ) -> None:
         self._setup.hooks.observe(happening, self.details, outcome=outcome, error=error)
 
-    def _who(self) -> dict[str, Any]:
-        return {"operation": self._key.operation, "key_digest": self._key.digest}
 
-    def _sign(self, error: IdempotencyError) -> None:
-        """Let an error from below say which delivery it belongs to."""
-        error.operation = error.operation or self._key.operation
-        error.key_digest = error.key_digest or self._key.digest
+def _told(error: Exception) -> str:
+    """An error as it may be shown: the text of one that is not ours may hold payload."""
+    name = type(error).__name__
+    return f"{name}: {error}" if isinstance(error, IdempotencyError) else name
+
+
+class _Working(AbstractContextManager[None]):
+    """Work's phase, in which its claim is the current one."""
+
+    def __init__(self, claim: Claim | None, phase: AbstractContextManager[None]) -> None:
+        self._claim = claim
+        self._phase = phase
+        self._before: Token[Claim | None] | None = None
+
+    def __enter__(self) -> None:
+        before = current.set(self._claim)
+        try:
+            self._phase.__enter__()
+        except BaseException:
+            current.reset(before)
+            raise
+        self._before = before
+
+    def __exit__(self, *exc: Any) -> None:
+        try:
+            self._phase.__exit__(*exc)
+        finally:
+            if self._before is not None:
+                current.reset(self._before)
 
 
 def deliver(delivery: Delivery[T], work: Callable[[], T]) -> Execution[T]:

@@ -11,8 +11,8 @@ from .clock import Deadline
 from .codec import Codec
 from .contest import Setup
 from .delivery import Delivery, deliver
-from .errors import InvalidOption, MissingKeyError
-from .keys import make_key
+from .errors import MissingKeyError
+from .keys import Selector, make_key, no_key
 from .ledger import Ledger
 from .options import Options, default_ledger
 from .outcome import Execution, Hook, Hooks
@@ -43,9 +43,11 @@ class Guard:
     """
 
     def __init__(self, **options: Unpack[OptionArgs]) -> None:
-        self._options = Options().changed(**options)
-        self._codec = Codec(types=self._options.types, errors=self._options.permanent_types)
-        self._setups: dict[Codec, tuple[object, Setup]] = {}
+        self._configure(Options().changed(**options))
+
+    def _configure(self, options: Options) -> None:
+        self._options = options
+        self._setup = KeptSetup(self, Codec(types=options.types, errors=options.permanent_types))
 
     @property
     def options(self) -> Options:
@@ -59,14 +61,14 @@ class Guard:
         from .decorator import decorate
 
         guard = Guard.of(self._options.changed(**options)) if options else self
-        return lambda function: decorate(guard, key, function)
+        selector = Selector(key)
+        return lambda function: decorate(guard, selector, function)
 
     @classmethod
     def of(cls, options: Options) -> Guard:
         """A guard with ready-made options."""
-        guard = cls()
-        guard._options = options
-        guard._codec = Codec(types=options.types, errors=options.permanent_types)
+        guard = cls.__new__(cls)
+        guard._configure(options)
         return guard
 
     def key(self, value: Any, *, payload: Any = None) -> Key:
@@ -77,11 +79,13 @@ class Guard:
             payload: what must not change under this key; its fingerprint is kept.
 
         Raises:
-            MissingKeyError: `value` is None or empty.
+            MissingKeyError: `value` is None or empty, or has a member that is None.
         """
         operation = self._options.operation or "default"
-        if value is None or value in ("", [], {}, ()):
-            raise MissingKeyError("the key is empty", operation=operation)
+        if why := no_key(value):
+            raise MissingKeyError(
+                f"{operation}: the key identifies nothing: {why}", operation=operation
+            )
         if payload is None:
             return make_key(operation, value)
         return make_key(operation, value, payload)
@@ -147,17 +151,13 @@ class Guard:
 
         With an `error` of a `permanent` type, the failure is recorded for good instead.
         """
-        self._resumed(claim).abort(error or InterruptedError("released by hand"))
+        self._resumed(claim).abort(error)
 
     def setup(self, codec: Codec) -> Setup:
-        """This guard's configuration for one codec, resolved with the environment; kept."""
-        ledger = self._ledger()
-        kept = self._setups.get(codec)
-        if kept is not None and kept[0] is ledger:
-            return kept[1]
+        """This guard's configuration for one codec, resolved with the environment."""
         options = self._options
-        setup = Setup(
-            ledger=ledger,
+        return Setup(
+            ledger=self.ledger(),
             namespace=options.resolved_namespace(),
             codec=codec,
             hooks=Hooks(_observers(options)),
@@ -173,8 +173,6 @@ class Guard:
             store_result=options.result == "store",
             permanent=options.permanent_types,
         )
-        self._setups[codec] = (ledger, setup)
-        return setup
 
     def deadline(self, context: Any) -> Deadline | None:
         """When the Lambda function is stopped: by its context, or that of the work round this one."""
@@ -182,29 +180,56 @@ class Guard:
             left = context.get_remaining_time_in_millis() / 1000
             return Deadline.after(self._options.clock, left)
         outer = current.get()
-        return outer.limit if outer else None
+        # What an ended claim left behind, a task say, may live on in the next invocation.
+        return outer.limit if outer and not outer.ended else None
 
-    def _ledger(self) -> Ledger:
+    def ledger(self) -> Ledger:
+        """The ledger in force now."""
         given = self._options.ledger
         return given if isinstance(given, Ledger) else default_ledger(given)
 
     def _delivery(self, key: Any, context: Any, payload: Any) -> Delivery[Any]:
-        identity = key if isinstance(key, Key) else self.key(key, payload=payload)
-        setup = self.setup(self._codec)
+        missing = None
+        try:
+            identity = key if isinstance(key, Key) else self.key(key, payload=payload)
+        except MissingKeyError as error:
+            identity, missing = Key(error.operation or "", ""), error
+        setup = self._setup()
         return Delivery(
-            setup, identity, record_name(setup.namespace, identity), deadline=self.deadline(context)
+            setup,
+            identity,
+            record_name(setup.namespace, identity),
+            deadline=self.deadline(context),
+            missing=missing,
         )
 
     def _resumed(self, claim: Claim) -> Delivery[Any]:
-        if claim.holding is None:
-            raise InvalidOption("claim: it was not won, so there is nothing to end")
-        setup = self.setup(self._codec)
+        name = claim.holding.name if claim.holding else ""
         delivery: Delivery[Any] = Delivery(
-            setup, Key(claim.operation, claim.key_digest), claim.holding.name
+            self._setup(), Key(claim.operation, claim.key_digest), name
         )
         delivery.claim = claim
-        delivery.details = claim.holding.details
+        delivery.details = claim.details
         return delivery
+
+
+class KeptSetup:
+    """A guard's configuration for one codec, kept from the first delivery on while its ledger stays.
+
+    Kept by whoever delivers and not by the guard, which may outlive many functions.
+    """
+
+    def __init__(self, guard: Guard, codec: Codec) -> None:
+        self._guard = guard
+        self._codec = codec
+        self._kept: Setup | None = None
+
+    def __call__(self) -> Setup:
+        """The configuration in force now."""
+        kept = self._kept
+        if kept is None or kept.ledger is not self._guard.ledger():
+            kept = self._kept = self._guard.setup(self._codec)
+        return kept
 
 
 def record_name(namespace: str, key: Key) -> str:

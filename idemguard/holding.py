@@ -7,9 +7,9 @@ from typing import Any
 
 from .clock import Clock, Deadline
 from .codec import Codec, compress, not_stored
-from .errors import LeaseLostError, LedgerError, LedgerUnavailable, StepError
+from .errors import LeaseLostError, LedgerUnavailable, StepError
 from .ledger import Entry, Ledger
-from .lifecycle import Ending, after_refusal, may_write
+from .lifecycle import Ending, after_refusal, may_write, widest_successor
 from .outcome import Details, Hooks
 from .record import Record, State
 
@@ -64,6 +64,10 @@ class Holding:
         """Whether the claim has been completed, released, failed or lost."""
         return self._ended
 
+    def holds(self, ledger: Ledger, name: str) -> bool:
+        """Whether it is that name in that ledger that is still held."""
+        return not self._ended and self._ledger is ledger and self.name == name
+
     def held_for(self) -> float:
         """Seconds since the claim was won, by the one of this machine's clocks that says more."""
         return max(self._clock.monotonic() - self._monotonic, self._clock.wall() - self._wall)
@@ -77,8 +81,9 @@ class Holding:
             LeaseLostError: another attempt holds the key now.
             LedgerError: the ledger could not be written.
         """
-        steps = self._record.steps if state is State.RELEASED else {}
         with self._lock:
+            # Under the lock: a step that another thread is just noting belongs to what is kept.
+            steps = self._record.steps if state is State.RELEASED else {}
             record = self._record.ended(state, steps=steps)
             if state is State.COMPLETED:
                 record = self._fitting(record, "result", result)
@@ -104,12 +109,13 @@ class Holding:
             if name in self._record.steps:
                 self._begun.add(name)
                 return True, self._record.steps[name]
-            if not self._ledger.fits(self._with_step(name, not_stored("too large"))):
+            self._begun.add(name)
+            if not self._has_room(self._record):
+                self._begun.discard(name)
                 raise StepError(
                     f"step {name!r}: the record has no room left even to note it; use fewer steps, "
                     "return less from them, or a larger tier"
                 )
-            self._begun.add(name)
             return False, None
 
     def end_step(self, name: str, result: Any) -> None:
@@ -120,14 +126,14 @@ class Holding:
         """
         with self._lock:
             record = self._with_step(name, result)
-            if not self._ledger.fits(record):
+            if not self._has_room(record):
                 record = self._with_step(name, compress(result))
-            if not self._ledger.fits(record):
+            if not self._has_room(record):
                 record = self._with_step(name, not_stored("too large"))
-            # Kept even if the write fails: the next write carries it.
             try:
                 self._write(record)
-            except LedgerError:
+            except BaseException:
+                # It is done, whatever stopped the write: the next write carries it.
                 self._record = record
                 raise
 
@@ -139,6 +145,12 @@ class Holding:
     def _with_step(self, name: str, result: Any) -> Record:
         steps = {**self._record.steps, name: result}
         return self._record.ended(State.CLAIMED, steps=steps)
+
+    def _has_room(self, record: Record) -> bool:
+        """Whether a record leaves room for the steps under way, and for the claims after this one."""
+        marks = {name: not_stored("too large") for name in self._begun - record.steps.keys()}
+        wide = widest_successor(record)
+        return self._ledger.fits(wide.ended(wide.state, steps={**record.steps, **marks}))
 
     def _fitting(self, record: Record, part: str, value: Any) -> Record:
         whole = record.ended(record.state, **{part: value})
@@ -170,13 +182,11 @@ class Holding:
             self._entry = entry
         raise LedgerUnavailable(
             "others kept writing to the record; its claim could not be updated",
-            operation=self.details.operation,
-            key_digest=self.details.key_digest,
+            **self.details.identity,
         )
 
     def _lost(self, why: str) -> LeaseLostError:
         return LeaseLostError(
             f"the claim is no longer held: {why}",
-            operation=self.details.operation,
-            key_digest=self.details.key_digest,
+            **self.details.identity,
         )

@@ -15,7 +15,7 @@ from .expression import Node, NullMember, compile_expression, evaluate, guarded
 from .functions import FunctionError
 from .record import Key
 
-__all__ = ["MISSING", "Selector", "canonical", "is_redelivery", "make_key"]
+__all__ = ["MISSING", "Selector", "canonical", "is_redelivery", "make_key", "no_key"]
 
 
 class _Missing:
@@ -62,6 +62,11 @@ class Selector:
                 f"the {role} is a {type(expression).__name__}; pass a JMESPath expression as a "
                 "string, or a callable that takes the event"
             )
+        elif not _takes_one(expression):
+            raise InvalidKeyExpression(
+                f"the {role} is a callable that does not take one argument, the event; to decorate "
+                'a function, write @idempotent(key="...") with the parentheses'
+            )
         elif inspect.iscoroutinefunction(expression):
             raise InvalidKeyExpression(f"the {role} is an async function; pass a plain one")
 
@@ -89,16 +94,10 @@ class Selector:
     def find(self, event: Any) -> tuple[Any, str]:
         """What `key` and `why` give, at the price of one evaluation."""
         value, why = self._select(event, self._guarded)
-        if why:
-            return value, why
-        if value is None or value is MISSING:
-            return MISSING, "null or absent"
-        if isinstance(value, (str, bytes, list, tuple, dict)) and not value:
-            return MISSING, f"an empty {type(value).__name__}"
-        composed = self.tree is None and isinstance(value, (list, tuple))
-        if composed and any(member is None for member in value):
-            return MISSING, "a member of the key is None"
-        return value, ""
+        if not why:
+            # Of an expression, the guarded tree has looked at the members.
+            why = no_key(value) if self.tree is None else _nothing(value)
+        return (MISSING, why) if why else (value, "")
 
     def _select(self, event: Any, tree: Node | None) -> tuple[Any, str]:
         if not isinstance(self.expression, str):
@@ -113,6 +112,32 @@ class Selector:
             return MISSING, f"{error.function_name}() does not take {error.actual_type}"
         except Exception as error:
             return MISSING, f"evaluating the expression failed with {type(error).__name__}"
+
+
+def no_key(value: Any) -> str:
+    """Why a value that the user's own code composed is no key; empty where it is one."""
+    if isinstance(value, (list, tuple)) and any(member is None for member in value):
+        return "a member of the key is None"
+    return _nothing(value)
+
+
+def _nothing(value: Any) -> str:
+    """Why a value is missing whatever composed it; empty where it is not."""
+    if value is None or value is MISSING:
+        return "null or absent"
+    if isinstance(value, (str, bytes, list, tuple, dict)) and not value:
+        return f"an empty {type(value).__name__}"
+    return ""
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # A built-in that does not tell.
+        return True
+    return True
 
 
 def make_key(operation: str, value: Any, fingerprint_value: Any = NO_FINGERPRINT) -> Key:

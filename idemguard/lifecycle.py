@@ -5,7 +5,7 @@ No I/O and no clock: ages are given. Drawn in `docs/explanation/lifecycle.md`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .record import Key, Record, State
@@ -99,6 +99,24 @@ def next_claim(met: Record, age: float, key: Key, terms: Terms) -> Record:
     )
 
 
+def widest_successor(record: Record) -> Record:
+    """A claim that goes on from `record`, and takes up as much room as one ever can.
+
+    A record that is full of steps must leave room for it: a claim that does not fit can never be
+    made, by any delivery.
+    """
+    longest = 1e9 / 3
+    return replace(
+        record,
+        state=State.CLAIMED,
+        lease=longest,
+        retention=longest,
+        attempt=10**6,
+        fence=10**15,
+        fingerprint=record.fingerprint or "0" * 32,
+    )
+
+
 def after_refusal(wanted: Record, met: Record, held_for: float) -> Ending:
     """What to do when a holder's write of `wanted` did not win and `met` stands there instead."""
     if met == wanted:
@@ -106,8 +124,13 @@ def after_refusal(wanted: Record, met: Record, held_for: float) -> Ending:
     if met.token == wanted.token:
         # An ended record of our own token is the end: another thread of this attempt got there first.
         return Ending.AGAIN if met.state is State.CLAIMED else Ending.LOST
-    if met.state in (State.UNKNOWN, State.VACANT) and held_for < wanted.lease:
-        return Ending.AGAIN
+    if held_for < wanted.lease:
+        if met.state in (State.UNKNOWN, State.VACANT):
+            return Ending.AGAIN
+        if wanted.state is State.RELEASED:
+            # Before the lease ends others can claim what was released, and nothing else: it was, and
+            # the answer that said so got lost.
+            return Ending.DONE
     return Ending.LOST
 
 

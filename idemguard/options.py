@@ -81,6 +81,11 @@ _CHOICES = {
     "result": ("store", "omit"),
 }
 
+_SWITCH = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
 _NAMESPACE = re.compile(r"[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+){0,2}")
 
 
@@ -161,6 +166,15 @@ class Options:
             _checked_namespace(self.namespace, "namespace")
         if isinstance(self.ledger, str):
             check_url(self.ledger)
+        elif not isinstance(self.ledger, Ledger | None):
+            raise InvalidOption(
+                f"ledger: a {type(self.ledger).__name__} is none; pass a URL or a Ledger, such as "
+                "SSMLedger(client)"
+            )
+        if self.on_duplicate is not None and not callable(self.on_duplicate):
+            raise InvalidOption("on_duplicate: pass a function that takes the handler's arguments")
+        if not isinstance(self.hooks, Sequence) or any(map(_is_no_hook, self.hooks)):
+            raise InvalidOption("hooks: pass a list of objects with around() and observe()")
         if self.operation is not None and not self.operation.strip():
             raise InvalidOption("operation: give a name that is not empty, or leave it out")
         for error in self.permanent_types:
@@ -209,7 +223,10 @@ class Options:
         """Whether the local cache is on, with the environment."""
         if self.local_cache is not None:
             return self.local_cache
-        return os.environ.get("IDEMGUARD_LOCAL_CACHE", "1").lower() not in ("0", "false", "no")
+        text = os.environ.get("IDEMGUARD_LOCAL_CACHE") or "1"
+        if (known := _SWITCH.get(text.strip().lower())) is None:
+            raise InvalidOption(f"IDEMGUARD_LOCAL_CACHE: {text!r:.20} is neither 1 nor 0")
+        return known
 
 
 _substitute: Ledger | None = None
@@ -239,6 +256,11 @@ def ledger_in_place(ledger: Ledger) -> Iterator[None]:
 
 
 _NAMES = frozenset(field.name for field in fields(Options))
+
+
+def _is_no_hook(hook: object) -> bool:
+    methods = (getattr(hook, name, None) for name in ("around", "observe"))
+    return isinstance(hook, type) or not all(map(callable, methods))
 
 
 def _given(name: str, value: Seconds | None, variable: str) -> float | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from .errors import IdempotencyError
 
 T = TypeVar("T")
 
@@ -90,6 +94,20 @@ class Details:
     attempt: int = 0
     step: str | None = None
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What an error says of the delivery that it belongs to."""
+        return {"operation": self.operation, "key_digest": self.key_digest}
+
+    def sign(self, error: IdempotencyError) -> None:
+        """Let an error from below say which delivery it belongs to."""
+        error.operation = error.operation or self.operation
+        error.key_digest = error.key_digest or self.key_digest
+
+    def execution(self, outcome: Outcome, result: T) -> Execution[T]:
+        """What this delivery came to."""
+        return Execution(outcome, result, self.operation, self.key_digest, self.attempt)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -140,7 +158,7 @@ class Hooks:
     def around(self, phase: Phase, details: Details) -> AbstractContextManager[None]:
         """Enter every hook's context manager for a phase, and leave them in reverse."""
         hooks = self._hooks + tuple(_everywhere)
-        return _entered(hooks, phase, details) if hooks else _NOTHING
+        return _Wrapped(hooks, phase, details) if hooks else _NOTHING
 
 
 class _Nothing(AbstractContextManager[None]):
@@ -151,18 +169,32 @@ class _Nothing(AbstractContextManager[None]):
 _NOTHING = _Nothing()
 
 
-@contextmanager
-def _entered(hooks: Sequence[Hook], phase: Phase, details: Details) -> Iterator[None]:
-    stack = ExitStack()
-    for hook in hooks:
-        try:
-            wrapper = hook.around(phase, details)
-            if wrapper is not None:
-                stack.enter_context(_Quiet(hook, wrapper))
-        except Exception:
-            _complain(hook)
-    with stack:
-        yield
+class _Wrapped(AbstractContextManager[None]):
+    """A phase inside every hook's context manager.
+
+    No generator's context manager stands round work, here and elsewhere: it sets the traceback of
+    what passes through it, which an exception that is a frozen dataclass refuses with its own error.
+    """
+
+    def __init__(self, hooks: Sequence[Hook], phase: Phase, details: Details) -> None:
+        self._hooks = hooks
+        self._phase = phase
+        self._details = details
+        self._stack = ExitStack()
+
+    def __enter__(self) -> None:
+        with ExitStack() as stack:
+            for hook in self._hooks:
+                try:
+                    wrapper = hook.around(self._phase, self._details)
+                    if wrapper is not None:
+                        stack.enter_context(_Quiet(hook, wrapper))
+                except Exception:
+                    _complain(hook)
+            self._stack = stack.pop_all()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
 
 
 class _Quiet(AbstractContextManager[None]):
@@ -186,9 +218,14 @@ class _Quiet(AbstractContextManager[None]):
 
 
 def _complain(hook: Hook) -> None:
-    # The exception may hold anything, so only the hook is named; its traceback helps at DEBUG.
+    # Its text may quote the work's own error, and with it a payload: only type and place are told.
+    error = sys.exc_info()[1]
+    place = [
+        f"{at.filename}:{at.lineno}"
+        for at in traceback.extract_tb(error.__traceback__ if error else None)
+    ]
     _log.warning("the hook %s raised and was ignored", type(hook).__name__)
-    _log.debug("what it raised", exc_info=True)
+    _log.debug("it raised %s at %s", type(error).__name__, " < ".join(reversed(place)))
 
 
 _everywhere: list[Hook] = []

@@ -79,6 +79,8 @@ VACANT = Record(State.VACANT, token="")
 
 # Text form. Small keys, one letter each, because a standard parameter holds 4,096 bytes.
 _SECONDS = (int, float)
+_NO_JSON = object()
+_WRITTEN = {state.value: state for state in State if state not in (State.VACANT, State.UNKNOWN)}
 _LONGEST = 1e10
 _FIELDS: tuple[tuple[str, str, type | tuple[type, ...], object], ...] = (
     ("token", "t", str, None),
@@ -130,10 +132,13 @@ def from_text(text: str) -> tuple[Record, dict[str, Any]]:
     Raises:
         UnreadableRecordError: it is no record, a broken one, or one of a newer format.
     """
+    # Errors are raised outside of `except`: those of the parser hold the text, and with it a result.
     try:
         wire = json.loads(text)
     except (ValueError, RecursionError):
-        raise UnreadableRecordError("not a record: the value is not JSON") from None
+        wire = _NO_JSON
+    if wire is _NO_JSON:
+        raise UnreadableRecordError("not a record: the value is not JSON")
     if not isinstance(wire, dict) or "f" not in wire or "x" not in wire:
         raise UnreadableRecordError("not a record: the value has no record format number")
     if wire["f"] != FORMAT or isinstance(wire["f"], bool):
@@ -154,13 +159,9 @@ def from_text(text: str) -> tuple[Record, dict[str, Any]]:
             if kind is _SECONDS and not _is_duration(cast(float, value)):
                 raise UnreadableRecordError(f"a broken record: field {short!r} is out of range")
             values[name] = value
-    try:
-        record = Record(state=State(state), **values)
-    except (ValueError, TypeError):
-        raise UnreadableRecordError("a broken record: its state or token is not one") from None
-    if record.state in (State.VACANT, State.UNKNOWN):
-        raise UnreadableRecordError("a broken record: its state is one that is never written")
-    return record, wire
+    if not isinstance(state, str) or state not in _WRITTEN or "token" not in values:
+        raise UnreadableRecordError("a broken record: its state or token is none that is written")
+    return Record(_WRITTEN[state], **values), wire
 
 
 def _is_duration(value: float) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, cast
 
 from .claim import Claim, current
-from .codec import not_stored
+from .codec import is_lazy, not_stored
 from .errors import LedgerError, ResultNotStoredError, StepError, UnsupportedResultError
 from .outcome import Happening, Phase
 
@@ -60,15 +60,21 @@ def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwar
         StepError: outside of claimed work, the name is used twice in one attempt, or no room.
         ResultNotStoredError: an earlier attempt did the step, but its result could not be kept.
         LeaseLostError: another attempt has taken the key over; the work must stop.
-        UnsupportedResultError: the result cannot be kept; the step is noted as done.
+        UnsupportedResultError: the result cannot be kept; the step is noted as done, unless the
+            result is not done itself: a coroutine, say, of an ``async def`` called in a lambda.
     """
     run = _Step(current_claim(), name, function)
     if inspect.iscoroutinefunction(function):
         return cast(R, _step_async(run, function(*args, **kwargs)))
     if not run.begin():
         return cast(R, run.kept)
-    with run.running():
-        result = function(*args, **kwargs)
+    try:
+        with run.phase():
+            result = function(*args, **kwargs)
+            run.refuse_lazy(result)
+    except BaseException:
+        run.abandon()
+        raise
     run.keep(result)
     return result
 
@@ -79,8 +85,13 @@ async def _step_async(run: _Step, work: Coroutine[Any, Any, Any]) -> Any:
     try:
         if not run.begin():
             return run.kept
-        with run.running():
-            result = await work
+        try:
+            with run.phase():
+                result = await work
+                run.refuse_lazy(result)
+        except BaseException:
+            run.abandon()
+            raise
     finally:
         work.close()
     await in_thread(lambda: run.keep(result))
@@ -110,25 +121,36 @@ class _Step:
             raise ResultNotStoredError(
                 f"step {self._name!r} was done by an earlier attempt, but its result was not kept "
                 f"({error.reason}); it is not run again",
-                operation=holding.details.operation,
-                key_digest=holding.details.key_digest,
+                **holding.details.identity,
                 reason=error.reason,
             ) from None
         return False
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Round the step's function: a step that raises may be tried again."""
+    def phase(self) -> AbstractContextManager[None]:
+        """What the hooks wrap round the step's function."""
         holding = self._holding
         if holding is None:
-            yield
+            return nullcontext()
+        return holding.hooks.around(Phase.STEP, replace(holding.details, step=self._name))
+
+    def abandon(self) -> None:
+        """The step's function raised: it may be tried again."""
+        if self._holding is not None:
+            self._holding.abandon_step(self._name)
+
+    def refuse_lazy(self, result: Any) -> None:
+        """Refuse what the function has only begun; it is not noted as done."""
+        if self._holding is None or not is_lazy(result):
             return
-        try:
-            with holding.hooks.around(Phase.STEP, replace(holding.details, step=self._name)):
-                yield
-        except BaseException:
-            holding.abandon_step(self._name)
-            raise
+        if inspect.iscoroutine(result):
+            result.close()
+        raise UnsupportedResultError(
+            f"step {self._name!r} gave a {type(result).__name__}, which is not done yet: pass an "
+            "async def itself and its arguments, await what step() returns, or return a list",
+            **self._holding.details.identity,
+            type_name=type(result).__name__,
+            where="$",
+        )
 
     def keep(self, result: Any) -> None:
         """Write the result into the claim's record."""

@@ -164,7 +164,7 @@ def release_by_hand(ledger: Ledger, met: Entry, reason: str) -> bool:
     """End somebody's claim, so that the next delivery runs the work; False if it has changed since.
 
     The record gets a token of its own: the holder, should it still be at work, can write no more
-    and meets a `LeaseLostError`. Kept steps stay.
+    and meets a `LeaseLostError`. Kept steps stay, and the reason as far as there is room.
 
     Raises:
         InvalidOption: there is no claim to release, or no reason given.
@@ -179,6 +179,9 @@ def release_by_hand(ledger: Ledger, met: Entry, reason: str) -> bool:
     released = met.record.ended(
         State.RELEASED, token=secrets.token_hex(16), reason=reason[:_LONGEST_REASON]
     )
+    if not ledger.fits(released):
+        # A record full of steps: those are worth more than the reason.
+        released = released.ended(State.RELEASED, reason="")
     now = ledger.read(met.name)
     if now is None or now.record != met.record:
         return False

@@ -28,6 +28,7 @@ os.environ.update(DUMMY_AWS)
 # How long an example takes says more about the machine than about the code. In CI the same
 # examples are drawn each time, so that a red run is about the change.
 settings.register_profile("idemguard", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("prove", deadline=None, max_examples=1_000)
 settings.load_profile("idemguard")
 
 

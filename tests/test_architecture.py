@@ -19,6 +19,7 @@ ROWS: list[set[str]] = [
     {"guard"},
     {"delivery_async"},
     {"delivery"},
+    {"duplicate"},
     {"contest", "claim"},
     {"holding", "cache"},
     {"options", "volatile"},
@@ -100,7 +101,9 @@ def test_ledgers_know_nothing_of_the_layers_above_them() -> None:
         }, path.name
 
 
-@pytest.mark.parametrize("module", ["guard", "delivery", "contest", "holding", "lifecycle"])
+@pytest.mark.parametrize(
+    "module", ["guard", "delivery", "duplicate", "contest", "holding", "lifecycle"]
+)
 def test_the_machinery_names_no_ledger_and_no_sdk(module: str) -> None:
     text = (PACKAGE / f"{module}.py").read_text()
     imported = {

@@ -47,6 +47,24 @@ def test_a_completion_that_is_throttled_is_tried_again(ssm: World) -> None:
     assert effects == [1]
 
 
+def test_a_completion_is_not_given_up_while_others_updates_are_under_way(ssm: World) -> None:
+    watching = Watching()
+    guard = Guard(ledger=ssm.ledger, clock=ssm.clock, hooks=[watching])
+
+    def work() -> str:
+        over = ssm.clock.monotonic() + 1
+
+        def busy(operation: str, request: Any) -> None:
+            if operation == "PutParameter" and ssm.clock.monotonic() < over:
+                ssm.ssm.inject("PutParameter", Fault.too_many_updates())
+
+        ssm.ssm.before_call = busy
+        return "done"
+
+    assert guard.run_exactly_once("k", work, context=ssm.context(30)).result == "done"
+    assert watching.seen == [Happening.EXECUTED]
+
+
 def test_a_completion_that_fails_for_good_is_loud_and_returns_the_result(
     ssm: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,6 +139,32 @@ def test_a_lost_answer_changes_nothing(ssm: World, at: str, resent: bool) -> Non
             handler({"id": 1}, ssm.context())
     assert [handler({"id": 1}, ssm.context()), handler({"id": 1}, ssm.context())] == ["done"] * 2
     assert attempts == ([1, 2] if at == "release" else [1])
+
+
+def test_a_release_that_others_went_on_from_before_its_answer_came_is_no_lost_lease(
+    ssm: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching = Watching()
+    guard = Guard(ledger=ssm.ledger, clock=ssm.clock, local_cache=False, hooks=[watching])
+    sent: list[str] = []
+
+    def others(operation: str, request: Any) -> None:
+        sent.append(operation)
+        if sent.count("PutParameter") == 3:  # After the claim and the release: the release again.
+            ssm.ssm.before_call = None
+            assert guard.run_exactly_once("k", lambda: "done").attempt == 2
+
+    ssm.ssm.inject("PutParameter", Fault.lost_response(), after=1)
+    ssm.ssm.before_call = others
+    error = ConnectionError("the work's own")
+    with pytest.raises(ConnectionError) as raised:
+        guard.run_exactly_once("k", lambda: _fail(error))
+
+    assert raised.value is error
+    assert not getattr(error, "__notes__", [])
+    assert watching.seen == [Happening.WORK_FAILED, Happening.EXECUTED]
+    assert not caplog.records
+    assert guard.run_exactly_once("k", _never).result == "done"
 
 
 def test_a_burst_of_throttling_at_the_claim_ends_within_the_time_left(ssm: World) -> None:
@@ -229,6 +273,10 @@ def test_nothing_is_ever_deleted_by_a_delivery(ssm: World) -> None:
     guard.complete(first, 1)
 
     assert not [call for call in ssm.ssm.calls if call[0].startswith("Delete")]
+
+
+def _fail(error: Exception) -> None:
+    raise error
 
 
 def _never() -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import gc
 import inspect
 import os
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 import idemguard
 from idemguard import (
     Guard,
+    Hook,
     InFlightError,
     InvalidKeyExpression,
     InvalidOption,
@@ -28,6 +31,7 @@ from idemguard import (
     VolatileKeyWarning,
     idempotent,
 )
+from idemguard.record import State
 from tests.worlds import World
 
 
@@ -172,6 +176,9 @@ def test_generators_are_refused_at_decoration() -> None:
             idempotent(key="id")(function)
 
 
+async def _later(event: object) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -191,6 +198,13 @@ def test_generators_are_refused_at_decoration() -> None:
         ({"permanent": "ValueError"}, "permanent"),
         ({"argument": "nothing"}, "argument"),
         ({"ledger": "redis://x"}, "ledger"),
+        ({"ledger": "ssm://[x"}, "ledger"),
+        ({"ledger": object()}, "ledger"),
+        ({"hooks": Hook()}, "hooks"),
+        ({"hooks": [Hook]}, "hooks"),
+        ({"hooks": [print]}, "hooks"),
+        ({"on_duplicate": "nothing"}, "on_duplicate"),
+        ({"on_duplicate": _later}, "on_duplicate"),
         ({"retenton": 5}, "retenton"),
     ],
 )
@@ -205,6 +219,19 @@ def test_a_key_that_cannot_work_is_refused_at_decoration(key: Any) -> None:
         idempotent(key=key)(lambda event: None)
     with pytest.raises(InvalidKeyExpression, match="fingerprint"):
         idempotent(key="id", fingerprint=key or "nothing(@)")(lambda event: None)
+
+
+def test_forgotten_parentheses_are_told() -> None:
+    def handler(event: dict[str, Any], context: object) -> None:
+        return None
+
+    def one(event: dict[str, Any]) -> None:
+        return None
+
+    with pytest.raises(InvalidKeyExpression, match="with the parentheses"):
+        idempotent(handler)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidOption, match="with the parentheses"):
+        idempotent(one)({"id": 1})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_a_function_without_parameters_is_refused_at_decoration() -> None:
@@ -398,6 +425,49 @@ def test_the_exported_names_are_there_and_sorted() -> None:
         assert getattr(idemguard, name) is not None
     errors = [name for name in dir(idemguard.errors) if name.endswith(("Error", "Unavailable"))]
     assert set(errors) <= set(idemguard.__all__)
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [("1", 1), ("true", 1), ("on", 1), ("", 1), ("0", 2), ("No", 2), ("OFF", 2), (" false ", 2)],
+)
+def test_the_environment_turns_the_local_cache_on_and_off(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str, runs: int
+) -> None:
+    monkeypatch.setenv("IDEMGUARD_LOCAL_CACHE", text)
+    guard = Guard(ledger=world.ledger)
+    done: list[int] = []
+    for _ in range(2):
+        guard.run_exactly_once("k", lambda: done.append(1))
+        for name in world.names:
+            barred = world.ledger.read(name)
+            assert barred is not None
+            world.ledger.replace(barred, barred.record.ended(State.RELEASED))
+    assert len(done) == runs
+
+
+def test_an_environment_that_cannot_be_is_refused_and_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDEMGUARD_LOCAL_CACHE", "perhaps")
+    with pytest.raises(InvalidOption, match=r"IDEMGUARD_LOCAL_CACHE.*perhaps"):
+        Guard(ledger=world.ledger).run_exactly_once("k", lambda: 1)
+
+
+def test_a_guard_keeps_nothing_of_functions_that_are_gone(world: World) -> None:
+    guard = Guard(ledger=world.ledger, local_cache=False)
+
+    def handle(number: int) -> weakref.ref[Any]:
+        @guard.idempotent(key="id")
+        def function(event: dict[str, Any]) -> int:
+            return number
+
+        function({"id": number})
+        return weakref.ref(function)
+
+    left = [handle(number) for number in range(5)]
+    gc.collect()
+    assert [function() for function in left] == [None] * 5
 
 
 def test_a_guards_options_are_shared_and_can_be_changed(world: World) -> None:

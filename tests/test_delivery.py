@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import dataclasses
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,8 @@ from idemguard import (
     Hook,
     InFlightError,
     LeaseLostError,
+    LedgerMisconfigured,
+    LedgerUnavailable,
     MissingKeyError,
     Outcome,
     PayloadMismatchError,
@@ -25,9 +29,11 @@ from idemguard import (
     ReentrantCallError,
     current_claim,
     idempotent,
+    step,
 )
 from idemguard.cache import forget
 from idemguard.claim import Claim
+from idemguard.ledgers.memory import MemoryLedger
 from idemguard.record import State
 from tests.worlds import World
 
@@ -258,6 +264,100 @@ def test_a_permanent_failure_that_cannot_be_rebuilt_is_still_a_failure(world: Wo
     assert not again.value.retryable
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+class Unannotated(Exception):
+    def add_note(self, note: str) -> None:
+        raise RuntimeError("takes no notes")
+
+
+class BrokenAtTheEnd(MemoryLedger):
+    """A ledger of the user's own that claims and then raises what no ledger should."""
+
+    def replace(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("secret payload")
+
+
+@pytest.mark.parametrize("error", [Frozen(7), Unannotated(), StopIteration(7)])
+@pytest.mark.parametrize("hooks", [[], [Watching()]])
+@pytest.mark.parametrize("ledger", [MemoryLedger, BrokenAtTheEnd])
+def test_the_works_own_exception_leaves_unchanged_whatever_it_is(
+    error: BaseException, hooks: list[Hook], ledger: type[MemoryLedger]
+) -> None:
+    guard = Guard(ledger=ledger(), hooks=hooks, permanent=Frozen)
+
+    def work() -> None:
+        step("fails", raising)
+
+    def raising() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        guard.run_exactly_once("k", work)
+    assert raised.value is error
+    if isinstance(error, Frozen) and ledger is MemoryLedger:
+        with pytest.raises(Frozen) as again:
+            guard.run_exactly_once("k", work)
+        assert again.value == error
+
+
+def test_async_works_own_exception_leaves_unchanged_too(world: World) -> None:
+    error = Frozen(7)
+
+    @idempotent(key="id", ledger=world.ledger, hooks=[Watching()])
+    async def handler(event: dict[str, Any]) -> None:
+        async def raising() -> None:
+            raise error
+
+        await step("fails", raising)
+
+    with pytest.raises(Frozen) as raised:
+        asyncio.run(handler({"id": 1}))
+    assert raised.value is error
+
+
+def test_whatever_a_ledger_raises_when_the_work_is_done_the_result_is_returned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = Guard(ledger=BrokenAtTheEnd())
+    assert guard.run_exactly_once("k", lambda: "done").result == "done"
+    assert "RuntimeError" in caplog.text
+    assert "secret payload" not in caplog.text
+
+
+@pytest.mark.parametrize("local_cache", [True, False])
+def test_what_answers_a_duplicate_is_never_taken_for_a_ledger_that_fails(
+    world: World, local_cache: bool
+) -> None:
+    runs: list[str] = []
+
+    def unanswered(event: dict[str, Any]) -> None:
+        raise LedgerUnavailable("of some other work")
+
+    guard = Guard(ledger=world.ledger, on_ledger_error="run", local_cache=local_cache)
+
+    @guard.idempotent(key="id", permanent=LedgerMisconfigured)
+    def failing(event: dict[str, Any]) -> None:
+        runs.append("failing")
+        raise LedgerMisconfigured("of some inner work")
+
+    @guard.idempotent(key="id", result="omit", on_duplicate=unanswered)
+    def omitted(event: dict[str, Any]) -> None:
+        runs.append("omitted")
+
+    for _ in range(3):
+        with pytest.raises(LedgerMisconfigured, match="inner work"):
+            failing({"id": 1})
+    omitted({"id": 1})
+    for _ in range(2):
+        with pytest.raises(LedgerUnavailable, match="some other work"):
+            omitted({"id": 1})
+    assert runs == ["failing", "omitted"]
+
+
 def test_a_refusal_of_inner_work_that_will_pass_is_no_permanent_failure(world: World) -> None:
     inner = _busy_handler(world)
 
@@ -358,6 +458,39 @@ def test_work_that_calls_itself_with_its_own_key_is_told_at_once(world: World) -
     with pytest.raises(ReentrantCallError):
         handler({"id": 1})
     assert world.clock.monotonic() - before < 1
+
+
+def test_one_function_may_be_guarded_on_two_ledgers_while_it_moves(world: World) -> None:
+    runs: list[int] = []
+    old, new = (
+        Guard(ledger=ledger, local_cache=False) for ledger in (world.ledger, MemoryLedger())
+    )
+
+    @old.idempotent(key="id")
+    @new.idempotent(key="id")
+    def handler(event: dict[str, Any]) -> int:
+        runs.append(1)
+        return len(runs)
+
+    assert [handler({"id": 1}), handler({"id": 1})] == [1, 1]
+
+
+def test_a_task_left_behind_has_no_time_limit_of_the_work_that_began_it(world: World) -> None:
+    leases: list[float] = []
+
+    @idempotent(key="id", ledger=world.ledger, clock=world.clock)
+    def inner(event: dict[str, Any]) -> None:
+        leases.append(current_claim().lease)
+
+    @idempotent(key="id", ledger=world.ledger, clock=world.clock)
+    def outer(event: dict[str, Any], context: object) -> Any:
+        left_behind.append(contextvars.copy_context())
+
+    left_behind: list[contextvars.Context] = []
+    outer({"id": 1}, world.context(5))
+    world.clock.advance(60)  # The next invocation of the same sandbox.
+    left_behind[0].run(inner, {"id": 2})
+    assert leases == [900]
 
 
 def test_a_lease_follows_the_context_without_being_registered(world: World) -> None:
@@ -577,6 +710,51 @@ def test_the_primitives_make_the_same_cycle_by_hand(world: World) -> None:
     answer = guard.claim("k")
     assert isinstance(answer, Execution)
     assert (answer.outcome, answer.result) == (Outcome.SKIPPED_COMPLETED, {"n": 1})
+
+
+@pytest.mark.parametrize("permanent", [Exception, BaseException])
+def test_a_release_by_hand_is_never_for_good(world: World, permanent: Any) -> None:
+    guard = Guard(ledger=world.ledger, permanent=permanent)
+    claim = guard.claim("k")
+    assert isinstance(claim, Claim)
+    guard.release(claim)
+    again = guard.claim("k")
+    assert isinstance(again, Claim)
+
+    guard.release(again, ValueError("for good"))
+    with pytest.raises(ValueError, match="for good"):
+        guard.claim("k")
+
+
+def test_a_claim_let_run_unguarded_is_ended_by_hand_like_any_other() -> None:
+    class Unreachable(MemoryLedger):
+        def create(self, *args: Any, **kwargs: Any) -> Any:
+            raise LedgerUnavailable("for now")
+
+    guard = Guard(ledger=Unreachable(), on_ledger_error="run")
+    for _ in range(2):
+        claim = guard.claim("k")
+        assert isinstance(claim, Claim)
+        assert claim.attempt == 0
+        guard.complete(claim, 1)
+        guard.release(claim)
+
+
+@pytest.mark.parametrize("value", [None, "", b"", [], {}, (), [None, 1], ("tenant", None)])
+def test_a_key_by_hand_follows_the_same_rule_as_one_of_a_callable(world: World, value: Any) -> None:
+    watching = Watching()
+    guard = Guard(ledger=world.ledger, hooks=[watching])
+
+    with pytest.raises(MissingKeyError):
+        idempotent(key=lambda event: value, ledger=world.ledger)(lambda event: 1)({})
+    with pytest.raises(MissingKeyError):
+        guard.run_exactly_once(value, lambda: 1)
+    with pytest.raises(MissingKeyError):
+        guard.key(value)
+    open_ = Guard(ledger=world.ledger, on_missing_key="run")
+    assert [open_.run_exactly_once(value, lambda: 1).attempt for _ in range(2)] == [0, 0]
+    assert watching.seen == [Happening.MISSING_KEY]
+    assert world.names == []
 
 
 def test_a_fencing_token_rises_though_the_next_machines_clock_is_behind(world: World) -> None:

@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_not_in_the_error_or_behind_it(text: str) -> None
     assert "hunter2" not in str(caught.value)
     # A JSON error holds the whole text.
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
 
 
 def test_the_smallest_records_are_small() -> None:

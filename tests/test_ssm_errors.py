@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,10 +127,21 @@ def test_a_full_account_runs_nothing_unguarded() -> None:
     assert "run the sweeper" in refused(world, LedgerFull)
 
 
-def test_a_store_without_the_time_is_named() -> None:
+def test_a_stand_in_for_the_client_may_raise_errors_without_metadata(world: World) -> None:
+    class Refusing:
+        def put_parameter(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "PutParameter")
+
+    world.ledger = SSMLedger(Refusing(), clock=world.clock)
+    with pytest.raises(LedgerMisconfigured, match="ssm:PutParameter"):
+        world.deliver()
+
+
+@pytest.mark.parametrize("headers", [{}, {"date": ""}, {"date": "yesterday"}])
+def test_a_store_without_the_time_is_named(headers: dict[str, str]) -> None:
     class Timeless:
         def put_parameter(self, **_: Any) -> dict[str, Any]:
-            return {"Version": 1, "ResponseMetadata": {"HTTPHeaders": {}}}
+            return {"Version": 1, "ResponseMetadata": {"HTTPHeaders": headers}}
 
     world = World()
     world.ledger = SSMLedger(Timeless(), clock=world.clock)
@@ -138,7 +150,15 @@ def test_a_store_without_the_time_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["postgres://db", "{}", '{"f":99,"x":"c","t":"a","p":0}', '{"f":1,"x":"c","t":"a"}']
+    "value",
+    [
+        "postgres://db",
+        "{}",
+        '{"f":99,"x":"c","t":"a","p":0}',
+        '{"f":1,"x":"c","t":"a"}',
+        '{"f":1,"x":"c","t":"a","p":0,"s":true}',
+        '{"f":1,"x":"c","t":"a","p":0,"s":1%s}' % ("0" * 400),
+    ],
 )
 @pytest.mark.parametrize("on_ledger_error", ["raise", "run"])
 def test_a_strangers_parameter_is_neither_overwritten_nor_run_past(

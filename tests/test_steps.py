@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import suppress
+from contextvars import Context, copy_context
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +21,7 @@ from idemguard import (
     Happening,
     InvalidOption,
     LeaseLostError,
+    LedgerError,
     ResultNotStoredError,
     StepError,
     UnsupportedResultError,
@@ -25,9 +31,20 @@ from idemguard import (
     step,
 )
 from idemguard.ledgers.ssm import SSMLedger
+from idemguard.record import State
 from idemguard.testing.ssm_faults import Fault
 from tests.test_delivery import Watching
 from tests.worlds import World, ssm_world
+
+
+def blob(size: int) -> str:
+    """Text that does not get shorter by compressing it."""
+    return base64.b85encode(os.urandom(size)).decode()[:size].replace("{", "a").replace("}", "b")
+
+
+def contexts() -> Iterator[Context]:
+    while True:
+        yield copy_context()
 
 
 def test_a_retry_goes_on_behind_the_steps_that_are_done(world: World) -> None:
@@ -237,6 +254,148 @@ def test_a_step_that_the_record_has_no_room_for_is_refused_before_it_is_run() ->
     with pytest.raises(StepError, match="no room"):
         handler({"id": 1})
     assert len(done) == before
+
+
+def test_a_record_full_of_steps_leaves_room_for_every_later_claim() -> None:
+    """A claim that does not fit could never be made: longer leases, more attempts, a fingerprint."""
+    refused = []
+    for size in range(3600, 4000, 3):
+        world = ssm_world()
+        attempts: list[int] = []
+
+        def work(size: int = size, attempts: list[int] = attempts) -> None:
+            attempts.append(current_claim().attempt)
+            with suppress(ResultNotStoredError):
+                step("blob", blob, size)
+            raise ConnectionError
+
+        for payload, seconds in ((None, 5.0), ({"n": 1}, 800.123), ({"n": 1}, 1 / 3)):
+            guard = Guard(ledger=world.ledger, clock=world.clock)
+            try:
+                guard.run_exactly_once("k", work, context=world.context(seconds), payload=payload)
+            except ConnectionError:
+                continue
+            except LedgerError:
+                refused.append(size)
+        if attempts != [1, 2, 3]:
+            refused.append(size)
+    assert refused == []
+
+
+def test_steps_side_by_side_leave_room_for_each_other() -> None:
+    for size in range(3600, 4000, 20):
+        world = ssm_world()
+        done: list[str] = []
+
+        def side_by_side(done: list[str] = done, size: int = size) -> None:
+            with suppress(ResultNotStoredError):
+                step("blob", blob, size)
+            barrier = threading.Barrier(2)
+
+            def inner(name: str) -> None:
+                with suppress(threading.BrokenBarrierError):
+                    barrier.wait(0.1)
+                done.append(name)
+
+            def one(name: str) -> None:
+                with suppress(StepError):
+                    step(name, inner, name)
+
+            with ThreadPoolExecutor(2) as pool:
+                names = ("x" * 30, "y" * 30)
+                list(pool.map(lambda name, context: context.run(one, name), names, contexts()))
+            raise ConnectionError
+
+        guard = Guard(ledger=world.ledger, clock=world.clock, lease=100)
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                guard.run_exactly_once("k", side_by_side)
+        assert len(done) == len(set(done))
+
+
+def test_what_is_only_begun_is_not_noted_as_done(world: World) -> None:
+    charged: list[int] = []
+
+    async def charge() -> str:
+        charged.append(1)
+        return "charged"
+
+    async def gives_a_generator() -> Any:
+        return (number for number in range(3))
+
+    @idempotent(key="id", ledger=world.ledger)
+    async def handler(event: dict[str, Any]) -> str:
+        with pytest.raises(UnsupportedResultError, match="async def itself"):
+            await step("charge", lambda: charge())
+        with pytest.raises(UnsupportedResultError, match="generator"):
+            await step("list", gives_a_generator)
+        if event["fail"]:
+            raise ConnectionError
+        return await step("charge", charge)
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(handler({"id": 1, "fail": True}))
+    assert charged == []
+    assert asyncio.run(handler({"id": 1, "fail": False})) == "charged"
+    assert charged == [1]
+
+
+def test_a_step_that_is_being_noted_when_its_task_is_cancelled_is_kept(world: World) -> None:
+    charged: list[int] = []
+    noting = threading.Event()
+    replace = world.ledger.replace
+
+    def slow(expected: Any, record: Any, **options: Any) -> Any:
+        if record.steps and record.state is State.CLAIMED:
+            noting.set()
+            time.sleep(0.2)  # Until the release has come to wait for its turn.
+        return replace(expected, record, **options)
+
+    async def charge() -> None:
+        charged.append(1)
+
+    @idempotent(key="id", ledger=world.ledger)
+    async def handler(event: dict[str, Any]) -> None:
+        await step("charge", charge)
+
+    async def main() -> None:
+        world.ledger.replace = slow  # type: ignore[method-assign]
+        task = asyncio.ensure_future(handler({"id": 1}))
+        while not noting.is_set():
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        world.ledger.replace = replace  # type: ignore[method-assign]
+        await handler({"id": 1})
+
+    asyncio.run(main())
+    assert charged == [1]
+
+
+@pytest.mark.parametrize("stop", [SystemExit, RuntimeError])
+def test_a_step_whose_noting_is_cut_short_is_kept_by_the_release(
+    world: World, stop: type[BaseException]
+) -> None:
+    charged: list[int] = []
+    replace = world.ledger.replace
+
+    def cut_short(*args: Any, **kwargs: Any) -> Any:
+        world.ledger.replace = replace  # type: ignore[method-assign]
+        raise stop
+
+    def charge() -> None:
+        charged.append(1)
+        world.ledger.replace = cut_short  # type: ignore[method-assign]
+
+    @idempotent(key="id", ledger=world.ledger)
+    def handler(event: dict[str, Any]) -> None:
+        step("charge", charge)
+
+    with pytest.raises(stop):
+        handler({"id": 1})
+    handler({"id": 1})
+    assert charged == [1]
 
 
 def test_a_step_that_cannot_be_noted_goes_on_and_is_loud(

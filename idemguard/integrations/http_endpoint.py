@@ -16,7 +16,7 @@ from ..errors import (
     PayloadMismatchError,
     ResultNotStoredError,
 )
-from ..guard import Guard, record_name
+from ..guard import Guard, KeptSetup, record_name
 from ..keys import MISSING, NO_FINGERPRINT, Selector, make_key
 from ..outcome import Outcome
 from ..record import Key
@@ -69,7 +69,8 @@ class Endpoint:
         self._caller = None if caller is None else Selector(caller, "caller")
         fingerprint = options.get("fingerprint", "http_body(@)")
         self._fingerprint = Selector(fingerprint, "fingerprint") if fingerprint else None
-        self._codec = Codec(types=given.types, errors=given.permanent_types)
+        codec = Codec(types=given.types, errors=given.permanent_types)
+        self._setup = KeptSetup(self._guard, codec)
         self._header = header
         self._store_4xx = store_4xx
         self._documentation = documentation
@@ -122,7 +123,7 @@ class Endpoint:
                 "sends it, or caller=None where all clients may share their keys",
                 operation=operation,
             )
-        setup = self._guard.setup(self._codec)
+        setup = self._setup()
         payload = self._fingerprint.select(event) if self._fingerprint else NO_FINGERPRINT
         key = make_key(operation, [caller, method_of(event), path_of(event), header], payload)
         missing = None

@@ -34,9 +34,12 @@ def check_url(url: str) -> SplitResult:
     """The parts of a ledger's URL.
 
     Raises:
-        InvalidOption: the scheme is not known.
+        InvalidOption: it is no URL, or the scheme is not known.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidOption(f"ledger: {url!r:.60} is no URL; use one of {_KNOWN}") from None
     if parts.scheme not in ("dynamodb", "memory", "ssm"):
         raise InvalidOption(f"ledger: {parts.scheme or 'no'} scheme; use one of {_KNOWN}")
     return parts

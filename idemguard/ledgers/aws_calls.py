@@ -71,7 +71,7 @@ class Calls(ABC):
     #: The client's methods, by IAM action.
     methods: ClassVar[Mapping[str, str]]
 
-    def __init__(self, client: Callable[[float], Any], clock: Clock) -> None:
+    def __init__(self, client: Callable[[Deadline], Any], clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
@@ -95,13 +95,12 @@ class Calls(ABC):
         wait = _FIRST_WAIT
         resigned = once
         while True:
-            remaining = deadline.remaining()
-            if remaining <= 0:
+            if deadline.remaining() <= 0:
                 raise LedgerUnavailable(
                     f"no time left for {self.service}:{action} before the deadline"
                 )
             try:
-                client = self._client(remaining)
+                client = self._client(deadline)
                 with sent_once(client, self.service, action) if once else nullcontext():
                     reply: dict[str, Any] = getattr(client, method)(**request)
                 return reply
@@ -110,8 +109,10 @@ class Calls(ABC):
                 if reason is None and not resigned and code_of(error) in _SIGNED_TOO_EARLY:
                     resigned = True
                     continue
-                if reason is None:
-                    raise self._refusal(error, action) from None
+                refusal = self._refusal(error, action) if reason is None else None
+            # Outside of `except`, so that AWS's own text, which may quote values, is not behind it.
+            if refusal is not None:
+                raise refusal
             pause = self._clock.jitter(wait)
             if once or pause >= deadline.remaining():
                 raise LedgerUnavailable(
@@ -139,10 +140,12 @@ class Calls(ABC):
 
         code = code_of(error)
         if code is None:
-            if isinstance(error, BotoCoreError):
+            # The SDK tells of an endpoint or Region that is none with a plain ValueError.
+            if isinstance(error, (BotoCoreError, ValueError)):
                 return LedgerMisconfigured(
                     f"the SDK cannot call {self.service}:{action} ({type(error).__name__}): check "
-                    "Region, credentials and endpoint"
+                    "Region, credentials and endpoint (AWS_DEFAULT_REGION is set, an endpoint "
+                    'begins with http); to try it without AWS: ledger="memory://"'
                 )
             return error
         named = self._named(code, error, action)
@@ -176,8 +179,11 @@ def date_of(reply: Mapping[str, Any]) -> float | None:
 
 
 @lru_cache(maxsize=8)
-def _seconds(date: str) -> float:
-    return parsedate_to_datetime(date).timestamp()
+def _seconds(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return None
 
 
 def _transient(error: Exception) -> str | None:
@@ -189,7 +195,7 @@ def _transient(error: Exception) -> str | None:
     if code is None:
         dropped = isinstance(error, (HTTPClientError, NotConnected, AlreadySent))
         return type(error).__name__ if dropped else None
-    metadata = error.response["ResponseMetadata"]  # type: ignore[attr-defined]
+    metadata = error.response.get("ResponseMetadata", {})  # type: ignore[attr-defined]
     status = metadata.get("HTTPStatusCode", 400)
     return code if code in _TRANSIENT or status >= 500 or status == 429 else None
 

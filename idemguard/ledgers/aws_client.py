@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ..clock import Deadline
+
 # Seconds to connect and to wait for an answer, longest first: a call is given the longest that
 # still ends before its deadline, so that a hanging connection never outlives the time left.
-_PATIENCE = ((1.0, 2.0), (0.4, 0.6), (0.1, 0.2))
+# The shortest is taken even where less is left, so it must fit into what deliveries keep in reserve.
+_PATIENCE = ((1.0, 2.0), (0.4, 0.6), (0.05, 0.15))
 
 
 class ClientMaker:
@@ -27,20 +30,22 @@ class ClientMaker:
         self._endpoint_url = endpoint_url
         self._made = _Made(os.getpid())
 
-    def __call__(self, remaining: float) -> Any:
-        """A client whose calls end within `remaining` seconds, as far as that can be had."""
+    def __call__(self, deadline: Deadline) -> Any:
+        """A client whose calls end before the deadline, as far as that can be had."""
         made = self._made
         if made.pid != os.getpid():
             # Connections and locks do not survive a fork.
             made = self._made = _Made(os.getpid())
-        patience = next((p for p in _PATIENCE if sum(p) <= remaining), _PATIENCE[-1])
-        client = made.clients.get(patience)
-        if client is None:
+        while True:
+            left = deadline.remaining()
+            patience = next((p for p in _PATIENCE if sum(p) <= left), _PATIENCE[-1])
+            client = made.clients.get(patience)
+            if client is not None:
+                return client
             with made.lock:
-                client = made.clients.get(patience)
-                if client is None:
-                    client = made.clients[patience] = self._make(*patience)
-        return client
+                if patience not in made.clients:
+                    made.clients[patience] = self._make(*patience)
+            # Look again: the first one takes a cold start a second, and then less is left.
 
     def full(self) -> Any:
         """A client for all of the service, for what is asked by hand now and then."""
@@ -92,8 +97,8 @@ class Given:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def __call__(self, remaining: float) -> Any:
-        """That client, whatever time remains."""
+    def __call__(self, deadline: Deadline) -> Any:
+        """That client, whatever time is left."""
         return self._client
 
     def full(self) -> Any:

@@ -90,7 +90,7 @@ class DynamoDBLedger(Ledger):
         client: any boto3 DynamoDB client (not a resource); without one, a client is made on first
             use from the environment, with short timeouts.
         region, endpoint_url: for the client made here; by default the environment tells them
-            (``AWS_REGION``, ``AWS_ENDPOINT_URL_DYNAMODB``).
+            (``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_DYNAMODB``).
         clock: its monotonic time is used between two answers, its wall clock never.
 
     Raises:

@@ -65,7 +65,7 @@ class Store(Calls):
         "Scan": "scan",
     }
 
-    def __init__(self, client: Callable[[float], Any], clock: Clock, *, table: str) -> None:
+    def __init__(self, client: Callable[[Deadline], Any], clock: Clock, *, table: str) -> None:
         super().__init__(client, clock)
         self._table = table
         # The latest `Date`, and when the call that brought it was begun.

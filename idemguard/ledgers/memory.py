@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..clock import SYSTEM_CLOCK, Clock, Deadline
+from ..errors import LedgerMisconfigured
 from ..ledger import Entry, Ledger, Listed, Page
 from ..record import Record, from_text, to_text
 
@@ -79,6 +80,10 @@ class MemoryLedger(Ledger):
 
     def _swap(self, name: str, expected: object, record: Record) -> Entry | None:
         text = to_text(record)
+        if self._max_bytes is not None and len(text) > self._max_bytes:
+            raise LedgerMisconfigured(
+                f"a record of {len(text)} bytes is larger than this ledger takes: raise max_bytes"
+            )
         with self._lock:
             slot = self._slots.get(name)
             if slot is expected:

@@ -46,6 +46,7 @@ _BATCH = 10
 _TRIES = 4
 _WALKS = 5
 _SPREAD = 1.0
+_CALM = 0.4
 
 _PATH = re.compile(r"(/[a-zA-Z0-9_.-]+)+")
 # 15 levels and 1,011 characters with the ARN in front; a namespace, an operation and a digest follow.
@@ -69,13 +70,13 @@ class SSMLedger(Ledger):
     """Records as SSM parameters, one per key.
 
     Args:
-        client: any boto3 SSM client; without one, a client is made on first use from the
-            environment, with short timeouts.
+        client: any boto3 SSM client, whose own timeouts and retries then decide how long a call
+            takes; without one, a client is made on first use from the environment, with short ones.
         prefix: the path that all names are put under.
         tier: ``"Standard"`` (4,096 bytes a record) or ``"Advanced"`` (8,192); never changed silently.
         key_id: a KMS key; records are then SecureStrings.
         region, endpoint_url: for the client made here; by default the environment tells them
-            (``AWS_REGION``, ``AWS_ENDPOINT_URL_SSM``).
+            (``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_SSM``).
 
     Raises:
         InvalidOption: prefix or tier is none that AWS accepts.
@@ -180,6 +181,8 @@ class SSMLedger(Ledger):
         except Refused as refused:
             if refused.code != CONTENTION:
                 raise _unexpected(refused) from None
+            # Whoever tries again at once is refused again.
+            self._pause(_CALM, deadline)
             least = mark.newest
         else:
             landed = _mark_of(written)
@@ -351,7 +354,9 @@ def _counts(version: Stored, ticket: Mapping[str, Any]) -> bool:
 def _parsed(text: str) -> tuple[Record, Mapping[str, Any]]:
     record, ticket = from_text(text)
     seen = ticket.get("s", 0.0)
-    if type(ticket.get("p")) is not int or not isinstance(seen, (int, float)):
+    # A number beyond a float's range cannot be compared with a time.
+    timed = type(seen) is float or (type(seen) is int and abs(seen) < 10**12)
+    if type(ticket.get("p")) is not int or not timed:
         raise UnreadableRecordError("a broken record: it does not say which version came before it")
     return record, ticket
 

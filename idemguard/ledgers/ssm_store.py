@@ -50,7 +50,7 @@ class Store(Calls):
 
     def __init__(
         self,
-        client: Callable[[float], Any],
+        client: Callable[[Deadline], Any],
         clock: Clock,
         *,
         root: str,
