@@ -243,8 +243,9 @@ class Delivery(Generic[T]):
         )
 
     def _is_permanent(self, error: BaseException | None) -> bool:
-        # Another delivery at work, or a ledger that throttles, is never for good.
+        # Another delivery at work, a ledger that throttles, or being told to stop is never for good.
         passing = isinstance(error, IdempotencyError) and error.retryable
+        passing = passing or not isinstance(error, Exception)
         return isinstance(error, self._setup.permanent) and not passing
 
     def _end_undone(

@@ -118,7 +118,7 @@ class Options:
             ``"raise"``, which makes the event source deliver work again that is done.
         on_duplicate: called with the handler's arguments, it answers a duplicate whose result was
             not stored; without it such a duplicate gets `ResultNotStoredError`.
-        permanent: exception types whose failure is recorded, and raised again for duplicates; all
+        permanent: `Exception` types whose failure is recorded, and raised again for duplicates; all
             others release the claim.
         result: ``"store"`` the result for duplicates, or ``"omit"`` it: they get None.
         types: dataclasses, enums and Pydantic models that results may hold, beside those of the

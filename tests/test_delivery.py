@@ -208,7 +208,7 @@ def test_a_failure_is_released_and_the_next_delivery_tries_again(world: World) -
 def test_whatever_ends_the_work_releases_the_claim(world: World, stop: BaseException) -> None:
     stops: list[BaseException] = [stop]
 
-    @idempotent(key="id", ledger=world.ledger, clock=world.clock)
+    @idempotent(key="id", ledger=world.ledger, clock=world.clock, permanent=BaseException)
     def handler(event: dict[str, Any]) -> str:
         if stops:
             raise stops.pop()

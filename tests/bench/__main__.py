@@ -26,10 +26,11 @@ LARGE = {"rows": [{"n": n, "tags": ["a", "b", {"deep": [n] * 4}]} for n in range
 
 def _ours(**options: Any) -> tuple[Any, list[str]]:
     from idemguard import idempotent
+    from idemguard.clock import SYSTEM_CLOCK, Deadline
     from idemguard.ledgers.ssm import SSMLedger
     from idemguard.ledgers.ssm_client import ClientMaker
 
-    client = ClientMaker(region="eu-west-1", endpoint_url=None)(10.0)
+    client = ClientMaker(region="eu-west-1", endpoint_url=None)(Deadline.after(SYSTEM_CLOCK, 10))
     calls = answer_with(client, Parameters())
 
     @idempotent(key="id", ledger=SSMLedger(client), operation="bench", **options)
@@ -82,8 +83,9 @@ def cold_start() -> list[Row]:
         compare_processes(
             "the ledger's own client / boto3.client('ssm')",
             timed(
-                "import boto3\nfrom idemguard.ledgers.ssm_client import ClientMaker",
-                "ClientMaker(region=None, endpoint_url=None)(10.0)",
+                "import boto3\nfrom idemguard.clock import SYSTEM_CLOCK, Deadline\n"
+                "from idemguard.ledgers.ssm_client import ClientMaker",
+                "ClientMaker(region=None, endpoint_url=None)(Deadline.after(SYSTEM_CLOCK, 10))",
             ),
             timed("import boto3", "boto3.client('ssm')"),
             target="0.20",
