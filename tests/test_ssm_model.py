@@ -74,7 +74,7 @@ def test_an_sdk_that_works_otherwise_inside_gets_the_full_model(
 
 
 def test_the_short_model_describes_its_operations_as_the_sdk_does() -> None:
-    theirs = _SDK.get_service_model("ssm")
+    theirs: Any = _SDK.get_service_model("ssm")
     ours = ssm_model.service_model()
     for name in ours["operations"]:
         operation = theirs.operation_model(name)
