@@ -64,12 +64,7 @@ def examine(
     try:
         client = ledger.full_client()
     except (BotoCoreError, ValueError) as error:
-        yield Check(
-            "region",
-            Status.FAIL,
-            f"no client can be made ({type(error).__name__})",
-            "set AWS_REGION, or region= and endpoint_url= in the ledger's URL",
-        )
+        yield _no_client(error)
         return
     yield Check("region", Status.OK, _where(client))
     doctor = _Doctor(ledger, client, clock)
@@ -82,6 +77,22 @@ def examine(
     else:
         yield Check("write", Status.SKIPPED, "not tried", "try it with --write")
     yield from doctor.settings()
+
+
+def _no_client(error: Exception) -> Check:
+    from botocore.exceptions import NoRegionError, ProfileNotFound
+
+    found = f"no client can be made ({type(error).__name__})"
+    if isinstance(error, NoRegionError):
+        cure = "set AWS_DEFAULT_REGION (or region= in the URL)"
+        return Check("region", Status.FAIL, found, cure)
+    if isinstance(error, ProfileNotFound):
+        cure = "AWS_PROFILE names a profile that is not configured: correct or unset it"
+        return Check("credentials", Status.FAIL, found, cure)
+    if isinstance(error, ValueError):
+        cure = "correct endpoint_url= in the URL, such as http://127.0.0.1:5103, or region="
+        return Check("endpoint", Status.FAIL, found, cure)
+    return Check("client", Status.FAIL, found, "check region, profile and the ledger's URL")
 
 
 def _where(client: Any) -> str:

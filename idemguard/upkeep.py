@@ -87,6 +87,14 @@ def lines(ledger: Ledger, under: str = "") -> Iterator[Line]:
             yield _line(item, found.entries.get(item.name) if found else None)
 
 
+def names_of(ledger: Ledger, digest: str) -> Iterator[str]:
+    """The names of the records with that key digest, which is all that logs tell of a key."""
+    for page in ledger.scan(""):
+        for item in page.items:
+            if item.name.endswith(f"/{digest}"):
+                yield item.name
+
+
 def _line(item: Listed, entry: Entry | None) -> Line:
     state, keep = item.state, item.keep
     if entry is not None:

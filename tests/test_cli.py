@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from idemguard import Claim, Guard, LeaseLostError, step
+from idemguard import Claim, Guard, LeaseLostError, StepError, __version__, step
 from idemguard.cli import main
 from idemguard.clock import Clock
 from idemguard.iam import Scope, as_json, as_sam, as_terraform, policy
@@ -29,6 +30,7 @@ from idemguard.testing.frozen_clock import FrozenClock
 from idemguard.testing.ssm_faults import Fault
 from idemguard.testing.ssm_server import StrictSSMServer
 from idemguard.testing.strict_ssm import StrictSSM
+from idemguard.upkeep import release_by_hand
 from tests.servers import REGION, tool
 from tests.ssm_world import claimed
 
@@ -195,6 +197,24 @@ def test_show_says_when_there_is_no_record(run: Run, ledger_url: str) -> None:
     shown = run("show", "orders/charge/none")
     assert shown.code == 1
     assert "no record orders/charge/none" in shown.err
+    assert shown.err.count("\n") == 1
+
+
+def test_a_digest_alone_is_searched(run: Run, guard: Guard, ledger_url: str) -> None:
+    name = done(guard, 1)
+    digest = name.rsplit("/", 1)[1]
+    assert run("show", digest, "--json").json["name"] == name
+    assert "no claim to release" in run("release", digest, "--reason", "r", "--yes").err
+
+
+@pytest.mark.parametrize("verb", [["show"], ["release", "--reason", "r"]])
+def test_a_digest_that_is_not_there_is_told_with_the_form_and_the_ledger(
+    run: Run, ledger_url: str, verb: list[str]
+) -> None:
+    shown = run(*verb, "0" * 40)
+    assert shown.code == 1
+    for text in ("NAMESPACE/OPERATION/DIGEST", f"in {ledger_url}", "idemguard list"):
+        assert text in shown.err
 
 
 def test_stats_count_by_state_operation_and_age(run: Run, guard: Guard) -> None:
@@ -243,6 +263,25 @@ def test_a_released_holder_can_write_no_more(run: Run, ledger_url: str) -> None:
     with pytest.raises(LeaseLostError):
         guard.complete(claim, "late")
     assert run("show", name, "--json").json["state"] == "released"
+
+
+def test_a_claim_full_of_steps_is_released_without_the_reason() -> None:
+    ledger = MemoryLedger(max_bytes=600)
+    guard = Guard(ledger=ledger)
+    claim = guard.claim("k")
+    assert isinstance(claim, Claim)
+    assert claim.holding is not None
+    with suppress(StepError):
+        for number in range(100):
+            claim.holding.begin_step(f"step {number}")
+            claim.holding.end_step(f"step {number}", number)
+    met = ledger.read(claim.holding.name)
+    assert met is not None
+
+    assert release_by_hand(ledger, met, "why " * 50)
+    again = guard.claim("k")
+    assert isinstance(again, Claim)
+    assert again.attempt == 2
 
 
 def test_release_asks_first(run: Run, guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -585,6 +624,21 @@ def test_doctor_tells_a_missing_region(run: Run, monkeypatch: pytest.MonkeyPatch
     checked = run("doctor", "--json", "--ledger", "ssm:///none")
     assert checked.code == 1
     assert statuses(checked) == {"region": "fail"}
+    assert checked.json[0]["cure"] == "set AWS_DEFAULT_REGION (or region= in the URL)"
+
+
+def test_doctor_tells_an_unknown_profile(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "not-configured-here")
+    checked = run("doctor", "--json", "--ledger", f"ssm:///none?region={REGION}")
+    assert checked.code == 1
+    assert "AWS_PROFILE" in checked.json[0]["cure"]
+
+
+def test_doctor_tells_a_bad_endpoint(run: Run) -> None:
+    checked = run("doctor", "--json", "--ledger", url_of("no-url"))
+    assert checked.code == 1
+    assert statuses(checked) == {"endpoint": "fail"}
+    assert "endpoint_url=" in checked.json[0]["cure"]
 
 
 @pytest.mark.parametrize(("wrong", "status"), [(1, "ok"), (-120, "warn"), (1000, "fail")])
@@ -610,6 +664,8 @@ def test_doctor_tells_the_throughput(run: Run, high: bool, told: str) -> None:
 
 
 HANDLERS = """
+import itertools
+
 from idemguard import Guard, idempotent, step
 
 def mail(to): raise ConnectionError("no mail from a test")
@@ -632,6 +688,26 @@ def in_steps(event, context):
     step("charge", charge, event["id"])
     step("mail", mail, event["id"])
 
+@idempotent(key="id")
+def two_mails(event, context):
+    mail(event["id"])
+    mail(event["id"])
+
+@idempotent(key="id")
+def one(record): return record["id"]
+
+def batch(event, context):
+    for number in event["ids"]:
+        one({"id": number})
+
+numbers = itertools.count()
+
+@idempotent(key=lambda event: next(numbers))
+def other_key(event, context): return "ok"
+
+@idempotent(key="id")
+def loud(event, context): raise ValueError("much " * 40 + "the end of a long text")
+
 class Holder:
     @staticmethod
     @idempotent(key="id")
@@ -652,7 +728,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize("handler", ["guarded", "Holder.handle"])
 def test_deliver_shows_a_guarded_handler_run_once(run: Run, module: str, handler: str) -> None:
-    ran = run("deliver", f"{module}:{handler}", '{"id": 1}', "--watch", f"{module}.charge")
+    watched = ["--watch", f"{module}.charge", "--allow-open"]
+    ran = run("deliver", f"{module}:{handler}", '{"id": 1}', *watched)
     assert ran.code == 0
     # What the handler prints is kept apart.
     assert "charged" not in ran.out
@@ -691,7 +768,75 @@ def test_deliver_finds_a_second_effect_that_a_crash_repeats(run: Run, module: st
     ran = run("deliver", f"{module}:two_effects", '{"id": 1}', *watched)
     assert ran.code == 1
     assert "'charge' was done 2 times, not once, when the attempt was killed" in ran.out
-    assert run("deliver", f"{module}:in_steps", '{"id": 1}', *watched).code == 0
+    assert run("deliver", f"{module}:in_steps", '{"id": 1}', *watched, "--allow-open").code == 0
+
+
+def test_deliver_complains_of_a_repeat_out_of_the_open_moment_too(run: Run, module: str) -> None:
+    watched = ["--watch", f"{module}.charge", "--fake", f"{module}.mail"]
+    ran = run("deliver", f"{module}:in_steps", '{"id": 1}', *watched)
+    assert ran.code == 1
+    assert "after effect 'charge' *" in ran.out
+    assert "Send an effect_key() along" in ran.out
+    assert "or accept the repeat: --allow-open" in ran.out
+
+
+def test_deliver_complains_of_one_effect_that_is_made_twice_without_steps(
+    run: Run, module: str
+) -> None:
+    asked = ["deliver", f"{module}:two_mails", '{"id": 1}', "--fake", f"{module}.mail"]
+    ran = run(*asked)
+    assert ran.code == 1
+    assert "'mail' was done 3 times, not 2 times, when the attempt was killed" in ran.out
+    assert "give it a step of its own" in ran.out
+    # The first mail was not the last thing done, so no open moment excuses it.
+    accepted = run(*asked, "--allow-open")
+    assert accepted.code == 1
+    assert "'mail' was done 4 times" in accepted.out
+    assert "'mail' was done 3 times" not in accepted.out
+
+
+def test_deliver_counts_the_records_of_a_batch_one_by_one(run: Run, module: str) -> None:
+    ran = run("deliver", f"{module}:batch", '{"ids": [1, 2, 1]}')
+    assert ran.code == 0, ran.out
+    assert "EXECUTED x2, SKIPPED_COMPLETED x1" in ran.out
+    assert "note: 2 keys were seen in one event" in ran.out
+    assert "BatchProcessor" in ran.out
+    scenarios = run("deliver", f"{module}:batch", '{"ids": [1, 2, 1]}', "--json").json
+    names = [scenario["scenario"] for scenario in scenarios]
+    assert len(set(names)) == len(names)
+    assert "2 deliveries, the ledger fails at the claim of the first, call 3 of 4" in names
+    [in_turn] = scenarios[0]["runs"]
+    assert in_turn["deliveries"][0]["outcomes"] == {"EXECUTED": 2, "SKIPPED_COMPLETED": 1}
+
+
+def test_deliver_tells_that_the_key_differs_by_delivery(run: Run, module: str) -> None:
+    ran = run("deliver", f"{module}:other_key", '{"id": 1}')
+    assert ran.code == 1
+    assert "the key differs by delivery" in ran.out
+
+
+def test_deliver_shows_all_that_was_raised_where_nobody_looks(run: Run, module: str) -> None:
+    assert "the end of a long text" in run("deliver", f"{module}:loud", '{"id": 1}').out
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("def broken(:", "SyntaxError: "),
+        ("import not_installed_here", "there is no module not_installed_here"),
+        ("from json import nothing", "cannot import name 'nothing' from 'json'"),
+        ("import os; os.environ['NOT_SET_HERE']", "KeyError: 'NOT_SET_HERE'"),
+    ],
+)
+def test_deliver_tells_why_a_module_cannot_be_imported(
+    run: Run, module: str, source: str, told: str
+) -> None:
+    Path(f"broken_{module}.py").write_text(source)
+    ran = run("deliver", f"broken_{module}:handler", "{}")
+    assert ran.code == 2
+    assert f"handler: broken_{module} cannot be imported: " in ran.err
+    assert told in ran.err
+    assert ran.err.count("\n") == 1
 
 
 def test_deliver_leaves_the_real_ledger_alone(run: Run, module: str, server: StrictSSM) -> None:
@@ -787,6 +932,12 @@ def test_key_suggests_the_ready_made_expression(run: Run) -> None:
         ["list", "--state", "lost"],
         ["list", "--ledger", "redis://x"],
         ["list", "--ledger", "ssm:///aws/x"],
+        ["list", "--under", "a b"],
+        ["stats", "--under", "a/b c"],
+        ["sweep", "--under", "a//b"],
+        ["iam", "--namespace", "a b"],
+        ["iam", "--prefix", "/aws/x"],
+        ["key", "id", '{"id": 1}', "--namespace", "a b"],
         ["nonsense"],
     ],
 )
@@ -823,12 +974,19 @@ def test_a_record_of_a_newer_version_ends_with_3(run: Run, server: StrictSSM) ->
 # The command itself.
 
 
-def test_help_tells_the_exit_codes_and_every_verb(run: Run) -> None:
-    shown = run("--help")
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_tells_the_exit_codes_and_every_verb(run: Run, option: str) -> None:
+    shown = run(option)
     assert shown.code == 0
     for word in ("key", "deliver", "list", "show", "stats", "release", "sweep", "iam", "doctor"):
         assert word in shown.out
     assert "3: the ledger cannot be used" in shown.out
+    assert run("show", "-h").code == 0
+
+
+def test_the_version_is_told(run: Run) -> None:
+    shown = run("--version")
+    assert (shown.code, shown.out) == (0, f"idemguard {__version__}\n")
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -839,7 +997,7 @@ def test_without_the_extra_the_command_says_how_to_install_it(missing: str) -> N
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert "pip install idemguard[cli]" in ran.stderr
+    assert "pip install 'idemguard[cli]'" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

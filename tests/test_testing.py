@@ -131,6 +131,40 @@ def test_an_event_is_delivered_as_often_as_asked(effects: Effects) -> None:
     assert [each.attempt for each in deliveries] == [1, 0, 0]
 
 
+def test_the_records_of_a_batch_are_counted_by_key(effects: Effects) -> None:
+    @idempotent(key="id", on_in_flight="skip")
+    def one(record: dict[str, Any]) -> None:
+        effects.record("mail")
+
+    def batch(event: Any, context: Any) -> None:
+        for record in event:
+            one(record)
+
+    event = [{"id": "a"}, {"id": "b"}, {"id": "a"}]
+    deliveries = deliver(batch, event, effects=effects)
+    assert deliveries.executed == 1
+    assert sorted(deliveries.executions.values()) == [1, 1]
+    assert deliveries[0].settled == {EXECUTED: 2, REPLAYED: 1}
+    assert len(deliveries[1].keys) == 2
+    assert str(deliveries[0]) == "EXECUTED x2, SKIPPED_COMPLETED x1"
+    assert "EXECUTED x2, SKIPPED_COMPLETED x1" in deliveries.table()
+    assert deliver_concurrently(batch, event, effects=effects).executed == 1
+
+
+def test_a_key_that_is_executed_twice_is_counted_twice(effects: Effects) -> None:
+    clock = FrozenClock()
+
+    @idempotent(key="id", retention=60, clock=clock)
+    def work(event: dict[str, Any]) -> None:
+        effects.record("mail")
+
+    def handler(event: dict[str, Any], context: Any) -> None:
+        clock.advance(24 * 3600)
+        work(event)
+
+    assert deliver(handler, EVENT, ledger=MemoryLedger(clock)).executed == 2
+
+
 def test_an_unguarded_handler_repeats_its_effects(effects: Effects) -> None:
     deliveries = deliver(lambda event, context: effects.record("mail"), EVENT, effects=effects)
     assert deliveries.outcomes == [None, None]

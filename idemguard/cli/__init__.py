@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (error.name or "").partition(".")[0] not in ("rich", "typer"):
             raise
         print(
-            "idemguard: the command needs typer and rich: pip install idemguard[cli]",
+            "idemguard: the command needs typer and rich: pip install 'idemguard[cli]'",
             file=sys.stderr,
         )
         raise SystemExit(2) from None

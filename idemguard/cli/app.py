@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from .. import __version__
 from . import deliver, doctor, iam, key, records, release, sweep
 
 _HELP = """Look after idempotency records, and try handlers against duplicates.
@@ -24,12 +27,28 @@ Exit codes:
 
 app = typer.Typer(
     name="idemguard",
-    help=_HELP,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"idemguard {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
 
 app.command("key")(key.key)
 app.command("deliver")(deliver.deliver)

@@ -10,6 +10,7 @@ import typer
 from ..errors import InvalidOption
 from ..iam import FORMATS, Scope
 from ..ledgers.ssm import SSMLedger
+from ..options import Options
 from .terminal import Json, LedgerUrl, ledger_of, print_json, reporting
 
 
@@ -45,8 +46,10 @@ def iam(
     of = ledger_of(ledger)
     if not isinstance(of, SSMLedger):
         raise InvalidOption("ledger: only a ledger on Parameter Store (ssm:///) has an IAM policy")
+    if namespace := namespace.strip("/"):
+        Options(namespace=namespace)
     scope = Scope(
-        prefix=of.prefix if prefix is None else prefix,
+        prefix=of.prefix if prefix is None else SSMLedger(prefix=prefix).prefix,
         namespace=namespace,
         key_id=key or of.key_id,
         tier=of.tier,

@@ -14,6 +14,7 @@ from ..canonical import plain
 from ..errors import InvalidOption
 from ..guard import record_name
 from ..keys import MISSING, Selector, make_key
+from ..options import Options
 from ..volatile import Finding, findings
 from .events import load_event
 from .terminal import Exit, Json, facts, out, print_json, reporting
@@ -56,6 +57,7 @@ def key(
     their keys differ. It also is if a key is missing, or holds a field that changes from delivery
     to delivery.
     """
+    Options(namespace=namespace)
     if suggest:
         return _suggest([(given, load_event(given)) for given in arguments], json)
     if len(arguments) < 2:

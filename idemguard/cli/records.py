@@ -11,6 +11,7 @@ from rich.text import Text
 from .. import failures, upkeep
 from ..errors import InvalidOption
 from ..ledger import Entry, Ledger
+from ..options import DEFAULT_LEDGER
 from ..record import State
 from .terminal import (
     COLORS,
@@ -23,6 +24,7 @@ from .terminal import (
     fail,
     ledger_of,
     out,
+    path_of,
     print_json,
     reporting,
     span,
@@ -32,7 +34,10 @@ from .terminal import (
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="NAMESPACE/OPERATION/DIGEST, or the whole parameter name."),
+    typer.Argument(
+        metavar="NAME",
+        help="NAMESPACE/OPERATION/DIGEST, the whole parameter name, or DIGEST alone, which is searched.",
+    ),
 ]
 
 
@@ -63,7 +68,7 @@ def list_(
         raise InvalidOption(f"state: {state!r} is not one of {known}")
     shown: list[upkeep.Line] = []
     more = False
-    for line in _listed(upkeep.lines(ledger_of(ledger), under)):
+    for line in _listed(upkeep.lines(ledger_of(ledger), path_of(under))):
         if state and (line.state is None or line.state.name != state.upper()):
             continue
         if len(shown) == limit:
@@ -103,14 +108,25 @@ def list_(
     )
 
 
-def found(ledger: Ledger, name: str) -> Entry:
+def found(ledger: Ledger, name: str, url: str | None) -> Entry:
     """The record under a name as a user gives it; ends the command if there is none."""
     prefix = getattr(ledger, "prefix", "")
     if prefix and name.startswith(f"{prefix}/"):
         name = name[len(prefix) + 1 :]
-    entry = ledger.read(name)
+    if "/" in name:
+        entry = ledger.read(name)
+    else:
+        with told().status("searching …"):
+            names = list(upkeep.names_of(ledger, name))
+        if len(names) > 1:
+            fail(f"several records have this digest: {', '.join(names)}", Exit.FINDING)
+        entry = ledger.read(names[0]) if names else None
     if entry is None:
-        fail(f"there is no record {name}", Exit.FINDING)
+        fail(
+            f"there is no record {name} in {url or DEFAULT_LEDGER}; give NAMESPACE/OPERATION/DIGEST "
+            "or DIGEST: idemguard list shows the names",
+            Exit.FINDING,
+        )
     return entry
 
 
@@ -151,7 +167,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one record, without its results unless they are asked for."""
-    told = describe(found(ledger_of(ledger), name), with_result=with_result)
+    told = describe(found(ledger_of(ledger), name, ledger), with_result=with_result)
     if json:
         print_json(told)
         return
@@ -179,7 +195,7 @@ def show(
 def stats(under: Under = "", ledger: LedgerUrl = None, json: Json = False) -> None:
     """Count records by state, operation and age; tell what room and what rate is left."""
     of = ledger_of(ledger)
-    counted = upkeep.statistics(of, _listed(upkeep.lines(of, under)), whole=not under)
+    counted = upkeep.statistics(of, _listed(upkeep.lines(of, path_of(under))), whole=not under)
     if json:
         print_json(counted.as_dict())
         return

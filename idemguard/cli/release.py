@@ -26,14 +26,15 @@ def release(
     twice. Without a release the claim ends by itself with its lease.
     """
     of = ledger_of(ledger)
-    entry = found(of, name)
+    entry = found(of, name, ledger)
     record = entry.record
     if record.state is not State.CLAIMED:
         fail(f"{entry.name} is {record.state.name.lower()}: no claim to release", Exit.FINDING)
     left = record.lease - entry.age
     if left > 0:
         told().print(
-            f"The lease of attempt {record.attempt} holds for another {span(left)}: it may be at work."
+            f"The lease of attempt {record.attempt} holds for another {span(left)}: it may be at work.",
+            soft_wrap=True,
         )
     else:
         told().print(f"The lease of attempt {record.attempt} is over since {span(-left)}.")

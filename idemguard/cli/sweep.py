@@ -16,6 +16,7 @@ from .terminal import (
     facts,
     ledger_of,
     out,
+    path_of,
     print_json,
     reporting,
     told,
@@ -64,7 +65,7 @@ def sweep(
             )
 
         report = Sweeper(ledger_of(ledger)).sweep(
-            under=under,
+            under=path_of(under),
             dry_run=not yes,
             rate=rate,
             time_limit=time_limit,

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import IdempotencyError, LedgerError
+from ..errors import IdempotencyError, InvalidOption, LedgerError
 from ..ledger import Ledger
-from ..options import default_ledger
+from ..options import Options, default_ledger
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -63,13 +63,27 @@ def reporting(verb: F) -> F:
 
 def fail(text: str, code: Exit) -> NoReturn:
     """End the command with a line on stderr."""
-    told().print(Text.assemble(("error: ", "bold red"), text))
+    told().print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     raise typer.Exit(int(code))
 
 
 def ledger_of(url: str | None) -> Ledger:
     """The ledger that the user named."""
     return default_ledger(url)
+
+
+def path_of(under: str) -> str:
+    """The path that the user named, if there can be names below it."""
+    path = under.strip("/")
+    try:
+        for level in path.split("/") if path else ():
+            Options(namespace=level)
+    except InvalidOption:
+        raise InvalidOption(
+            f"under: {under!r:.60} cannot be part of a parameter name; use letters, digits and _ . - "
+            "in levels divided by /"
+        ) from None
+    return path
 
 
 def out() -> Console:

@@ -70,6 +70,8 @@ class Calls(ABC):
     title: ClassVar[str]
     #: The client's methods, by IAM action.
     methods: ClassVar[Mapping[str, str]]
+    #: A member that every answer to an action has. The SDK makes an empty one of an answer cut short.
+    tells: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, client: Callable[[Deadline], Any], clock: Clock) -> None:
         self._client = client
@@ -103,6 +105,8 @@ class Calls(ABC):
                 client = self._client(deadline)
                 with sent_once(client, self.service, action) if once else nullcontext():
                     reply: dict[str, Any] = getattr(client, method)(**request)
+                if action in self.tells and self.tells[action] not in reply:
+                    raise _CutShort
                 return reply
             except Exception as error:
                 reason = _transient(error)
@@ -163,6 +167,10 @@ class Calls(ABC):
         return LedgerMisconfigured(self._refused(code, action))
 
 
+class _CutShort(Exception):
+    """An answer that is there in part; what was asked for may be done."""
+
+
 def code_of(error: Exception) -> str | None:
     """AWS's code for an error, if the error is AWS's."""
     response = getattr(error, "response", None)
@@ -190,11 +198,13 @@ def _transient(error: Exception) -> str | None:
     """Why it may go well next time, or None."""
     from botocore.exceptions import ConnectionError as NotConnected
     from botocore.exceptions import HTTPClientError
+    from botocore.parsers import ResponseParserError
 
     code = code_of(error)
     if code is None:
-        dropped = isinstance(error, (HTTPClientError, NotConnected, AlreadySent))
-        return type(error).__name__ if dropped else None
+        lost = (HTTPClientError, NotConnected, AlreadySent)
+        garbled = (_CutShort, ResponseParserError, UnicodeDecodeError)
+        return type(error).__name__.strip("_") if isinstance(error, (*lost, *garbled)) else None
     metadata = error.response.get("ResponseMetadata", {})  # type: ignore[attr-defined]
     status = metadata.get("HTTPStatusCode", 400)
     return code if code in _TRANSIENT or status >= 500 or status == 429 else None

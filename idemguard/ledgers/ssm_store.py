@@ -47,6 +47,12 @@ class Store(Calls):
         "DeleteParameters": "delete_parameters",
         "DescribeParameters": "describe_parameters",
     }
+    tells: ClassVar[Mapping[str, str]] = {
+        "PutParameter": "Version",
+        "GetParameter": "Parameter",
+        "GetParameters": "Parameters",
+        "DescribeParameters": "Parameters",
+    }
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class Store(Calls):
         if cursor:
             request["NextToken"] = cursor
         reply = self._call("DescribeParameters", deadline, request)
-        return reply.get("Parameters", ()), reply.get("NextToken") or None, self._date(reply)
+        return reply["Parameters"], reply.get("NextToken") or None, self._date(reply)
 
     def _named(self, code: str, error: Exception, action: str) -> Exception | None:
         if code in (EXISTS, NOT_FOUND, NO_VERSION, CONTENTION):

@@ -20,15 +20,15 @@ class CrashRun:
         killed: where, such as ``"after effect 'charge'"``.
         deliveries: the killed one, and the redeliveries after it.
         effects: all effects, of all attempts.
-        open: names of effects that had been done and could not have been written down yet: nothing
-            else was done, begun or written between the effect and the kill.
+        open: how many effects of each name had been done and could not have been written down yet:
+            nothing else was done, begun or written between the effect and the kill.
         answered: whether a redelivery was answered in the end.
     """
 
     killed: str
     deliveries: Deliveries
     effects: Sequence[Effect]
-    open: frozenset[str]
+    open: Counter[str]
     answered: bool
 
     @property
@@ -153,7 +153,7 @@ class CrashReport(Sequence[CrashRun]):
                     "was killed"
                 )
                 for run in runs:
-                    only_key = count > once[name] and name in run.open
+                    only_key = 0 < count - once[name] <= run.open[name]
                     complaints.append(f"    {run.killed}" + (" *" if only_key else ""))
                     helps.add(_LOST if count < once[name] else _OPEN if only_key else _REPEATED)
         if complaints:
@@ -164,7 +164,7 @@ class CrashReport(Sequence[CrashRun]):
         found: dict[int, list[CrashRun]] = {}
         for run in self.runs:
             count = run.counts[name]
-            if count != once and not (allow_open and count > once and name in run.open):
+            if count != once and not (allow_open and 0 < count - once <= run.open[name]):
                 found.setdefault(count, []).append(run)
         return dict(sorted(found.items()))
 

@@ -108,7 +108,7 @@ class _Trip(Life):
         self.places: list[str] = []
         self.killed = ""
         self.claimed = False
-        self.open: frozenset[str] = frozenset()
+        self.open: Counter[str] = Counter()
         self._at = at
         self._lock = threading.RLock()
         self._passed: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class _Trip(Life):
             self.places.append(place if again == 1 else f"{place} ({again})")
             if len(self.places) - 1 == self._at:
                 self.killed = self.places[-1]
-                self.open = frozenset(self._unwritten.values())
+                self.open = Counter(self._unwritten.values())
                 self.end(Crash(f"killed {self.killed}"))
 
     def happened(self, effect: Effect) -> None:

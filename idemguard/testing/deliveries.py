@@ -55,10 +55,28 @@ class Delivered:
         refused = Outcome.SKIPPED_IN_FLIGHT.value
         return any(happening["outcome"] == refused for happening in self.happenings)
 
+    @property
+    def settled(self) -> Counter[str]:
+        """How many guarded calls came to each outcome: one for each record of a batch, and so on."""
+        return Counter(each["outcome"] for each in self.happenings if each["outcome"])
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The digests of the keys that were met."""
+        return frozenset(each["key_digest"] for each in self.happenings if each["key_digest"])
+
+    @property
+    def told(self) -> str:
+        """The outcome, or those of several guarded calls: ``EXECUTED x2, SKIPPED_COMPLETED x1``."""
+        settled = self.settled
+        if settled.total() < 2:
+            return self.outcome or ""
+        return ", ".join(f"{outcome} x{count}" for outcome, count in settled.items())
+
     def __str__(self) -> str:
         if self.error is None:
-            return self.outcome or "not guarded"
-        return f"{self.outcome} {self.error}" if self.outcome else self.error
+            return self.told or "not guarded"
+        return f"{self.told} {self.error}" if self.told else self.error
 
 
 class Deliveries(Sequence[Delivered]):
@@ -106,9 +124,23 @@ class Deliveries(Sequence[Delivered]):
         return [delivered.error for delivered in self]
 
     @property
+    def executions(self) -> Counter[str]:
+        """How often guarded work was run to its end, by key digest."""
+        executed = Outcome.EXECUTED.value
+        return Counter(
+            happening["key_digest"]
+            for delivered in self
+            for happening in delivered.happenings
+            if happening["outcome"] == executed
+        )
+
+    @property
     def executed(self) -> int:
-        """In how many deliveries guarded work was run to its end."""
-        return self.outcomes.count(Outcome.EXECUTED.value)
+        """How often the guarded work of one key was run to its end: the most of all keys.
+
+        Keys that differ from delivery to delivery are different work here: see `executions`.
+        """
+        return max(self.executions.values(), default=0)
 
     @property
     def calls(self) -> Counter[str]:
@@ -120,17 +152,17 @@ class Deliveries(Sequence[Delivered]):
         """How often each effect was done, by name: requests with one effect key are done once."""
         return counts_of(self.effects)
 
-    def table(self) -> str:
-        """One line a delivery, and one for the effects."""
+    def table(self, *, whole: bool = False) -> str:
+        """One line a delivery, and one for the effects; `whole` does not shorten what was raised."""
         lines = table(
             ("delivery", "outcome", "attempt", "result", "raised"),
             [
                 (
                     str(delivered.number),
-                    delivered.outcome or "-",
+                    delivered.told or "-",
                     str(delivered.attempt or "-"),
                     "" if delivered.raised else shortened(repr(delivered.result)),
-                    _told(delivered.raised),
+                    _told(delivered.raised, whole),
                 )
                 for delivered in self
             ],
@@ -270,7 +302,8 @@ def _awaited(work: Awaitable[Any]) -> Any:
         return pool.submit(copy_context().run, asyncio.run, run()).result()
 
 
-def _told(error: BaseException | None) -> str:
+def _told(error: BaseException | None, whole: bool) -> str:
     if error is None:
         return ""
-    return shortened(f"{type(error).__name__}: {error}", 80)
+    text = f"{type(error).__name__}: {error}"
+    return shortened(text, len(text) if whole else 80)
