@@ -203,14 +203,16 @@ def _answers(service: str, url: str) -> bool:
 
 
 @contextlib.contextmanager
-def microburst(target_url: str, rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def microburst(
+    target_url: str, rules: Sequence[Mapping[str, Any]], *, port: int | None = None
+) -> Iterator[str]:
     """The address of a proxy in front of `target_url` that breaks the calls `rules` name.
 
     A rule that applies the first write and loses its answer:
     `{"service": "ssm", "operation": "PutParameter", "times": 1, "response": {"abort_bytes": 0}}`.
     The proxy's own interface stands under `/_microburst/` at the same address.
     """
-    port = free_port()
+    port = port or free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
         # JSON is YAML too.

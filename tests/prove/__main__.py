@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from idemguard.testing.text_table import table
 from tests.prove import chaos, explore, fuzz, races, sandboxes
 from tests.prove.proof import Proof
 from tests.servers import DUMMY_AWS
@@ -29,11 +30,20 @@ class Prover:
 #: By the name that `--only` takes.
 PROVERS: Mapping[str, Prover] = {
     "explore": Prover("every interleaving and fault of a few claimers", 0.4, explore.main),
-    "chaos": Prover("clients in several processes, a tenth of their calls broken", 0.25, chaos.prove),
+    "chaos": Prover(
+        "clients in several processes, a tenth of their calls broken", 0.25, chaos.prove
+    ),
     "sandboxes": Prover("real Lambda runtimes that are killed", 0.1, sandboxes.prove),
     "races": Prover("threads and processes at one moment", 0.1, races.prove),
     "fuzz": Prover("properties of keys, results, records and ledgers", 0.15, fuzz.prove),
 }
+
+
+#: The figures of the last table, where a prover has them.
+_SUMMARY = (
+    *("schedules", "examples", "keys", "deliveries", "faults"),
+    *("executions", "repeats", "losses"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,20 +64,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         proof = prover.prove(given.seconds * prover.share / whole, given.seed)
         proofs.append(proof)
         print(report(proof), flush=True)
-    broken = sum(len(proof.broken) for proof in proofs)
-    print(f"{len(proofs)} attacks, {broken or 'no'} broken promises")
-    return 1 if broken else 0
+    print(summary(proofs))
+    return 0 if all(proof.ok for proof in proofs) else 1
 
 
 def report(proof: Proof) -> str:
     """The figures of one prover under each other."""
-    rows = {**proof.figures, "seconds": round(proof.seconds)}
-    lines = [
-        f"  {name:34} {figure:>12,}" if isinstance(figure, int) else f"  {name:34} {figure}"
-        for name, figure in rows.items()
-    ]
+    figures = {**proof.figures, "seconds": round(proof.seconds)}
+    width = max(map(len, figures))
+    lines = [f"  {name:{width}}  {_written(figure)}" for name, figure in figures.items()]
     lines += [f"  BROKEN: {text}" for text in proof.broken]
     return "\n".join([*lines, ""])
+
+
+def summary(proofs: Sequence[Proof]) -> str:
+    """One line for each prover."""
+    rows = [
+        [
+            proof.name,
+            *(_written(proof.figures.get(name, "")) for name in _SUMMARY),
+            str(len(proof.broken)),
+            f"{proof.seconds:.0f}",
+        ]
+        for proof in proofs
+    ]
+    return table(["attack", *_SUMMARY, "broken promises", "seconds"], rows)
+
+
+def _written(figure: int | str) -> str:
+    return f"{figure:,}" if isinstance(figure, int) else figure
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,7 +103,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, default=900.0, help="about how long, in all (900)")
     parser.add_argument(
-        "--seed", type=int, default=int(time.time()), help="of all that is drawn here, not by chance"
+        "--seed",
+        type=int,
+        default=int(time.time()),
+        help="of all that is drawn here, not by chance",
     )
     parser.add_argument(
         "--only", action="append", choices=list(PROVERS), help="this attack; may be given again"

@@ -85,7 +85,8 @@ class Chaos:
             "takeovers": self.takeovers,
             "refused for now": self.refusals,
             "calls": self.calls,
-            "faults": f"{self.faults.total():,} ({kinds})",
+            "faults": self.faults.total(),
+            "faults by kind": kinds,
             "outages": self.outages,
         }
 
@@ -246,9 +247,7 @@ def judge(result: Chaos, lines: list[dict[str, Any]]) -> None:
     happened = Counter((line["name"], line["digest"]) for line in of("happening"))
     effects = Counter(line["key"] for line in of("effect"))
     digests = {line["key"]: line["digest"] for line in of("begun")}
-    unrecorded = {
-        key: happened["COMPLETE_FAILED", digest] for key, digest in digests.items()
-    }
+    unrecorded = {key: happened["COMPLETE_FAILED", digest] for key, digest in digests.items()}
     result.acknowledged = len({(line["key"], line["copy"]) for line in of("acknowledged")})
     result.deliveries = len(of("delivered"))
     result.executions = effects.total()

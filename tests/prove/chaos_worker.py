@@ -169,9 +169,7 @@ class Worker:
     def _work(self, event: dict[str, int], context: FakeLambdaContext) -> dict[str, Any]:
         key, claim = event["order"], current_claim()
         facts: dict[str, Any] = {"key": key, "run": secrets.token_hex(8)}
-        self._journal.write(
-            "begun", **facts, digest=claim.key_digest, fence=claim.fencing_token
-        )
+        self._journal.write("begun", **facts, digest=claim.key_digest, fence=claim.fencing_token)
         try:
             time.sleep(random.uniform(0.0, 0.03))
             if claim.attempt <= event["failures"]:
