@@ -3,6 +3,9 @@
 The handlers are the real ones; only the ledger is in memory, and its clock is moved by hand where
 a lease would have to be waited for. Every count is checked: the exit code is 1 if one is wrong.
 `POWERTOOLS_LOG_LEVEL=INFO make demo` shows the log lines too.
+
+To copy a sample, take its `handler.py`, `template.yaml` and `requirements.txt` (of the outbox, the
+folder `orders` for the handler). The tests stay here: they use `samples/local.py`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from idemguard import cache, errors, idempotent, sources, step
+from idemguard import VolatileKeyWarning, cache, errors, idempotent, sources, step
 from idemguard.iam import Role, Scope, policy
 from idemguard.ledgers.ssm import SSMLedger
 from idemguard.testing import FakeLambdaContext, FrozenClock, StrictSSM
@@ -95,6 +96,35 @@ def with_code(language: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", pages, ids=name_of)
 
 
+@contextlib.contextmanager
+def imports_of_pages() -> Iterator[None]:
+    """Lets a page import the files beside it, and forgets them: their names are anybody's."""
+    before = dict(sys.modules)
+    sys.path.insert(0, str(DOCS / "snippets"))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(DOCS / "snippets"))
+        for name in sys.modules.keys() - before.keys():
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and Path(file).is_relative_to(DOCS):
+                del sys.modules[name]
+
+
+def test_what_a_page_imports_is_not_there_for_the_next() -> None:
+    with imports_of_pages():
+        importlib.import_module("shop")
+        assert "shop" in sys.modules
+    assert "shop" not in sys.modules
+
+
+@pytest.fixture
+def _imports() -> Iterator[None]:
+    with imports_of_pages():
+        yield
+
+
+@pytest.mark.usefixtures("_imports")
 @with_code("python")
 def test_the_code_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one namespace, on a ledger of its own; a page's asserts are the test."""
@@ -105,7 +135,6 @@ def test_the_code_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) ->
     module = type(sys)(namespace["__name__"])
     module.__dict__.update(namespace)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.syspath_prepend(DOCS / "snippets")
     # By the environment and not in place: the test kit puts its own ledger in place, as at a reader's.
     monkeypatch.setenv("IDEMGUARD_LEDGER", f"memory://{secrets.token_hex(8)}")
     for block in blocks(page, "python"):
@@ -175,6 +204,16 @@ def test_each_ready_made_key_has_its_page_with_the_expression_as_it_is() -> None
         ):
             shown[name] = expression
     assert shown == dict(sources.ALL)
+
+
+def test_the_fields_of_which_the_page_on_keys_says_that_they_warn_do() -> None:
+    page = (DOCS / "howto" / "keys.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+) \| anywhere(?: but .+)? \|$", page, re.M)
+    fields = [field for row in rows for field in re.findall(r"`(\w+)`", row)]
+    assert len(rows) == 2
+    for field in fields:
+        with pytest.warns(VolatileKeyWarning, match=field):
+            idempotent(key=f"id || {field}", operation="any")(lambda event, context: None)
 
 
 def _subclasses(cls: type[BaseException]) -> Iterator[type[BaseException]]:

@@ -17,8 +17,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from idemguard import (
     InFlightError,
+    LedgerUnavailable,
     MissingKeyError,
     PayloadMismatchError,
+    ResultNotStoredError,
     idempotent,
     sources,
 )
@@ -52,6 +54,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     except InFlightError as busy:
         wait = ceil(busy.retry_after or 1)
         return problem(409, "The first request is still at work", {"Retry-After": str(wait)})
+    except ResultNotStoredError:
+        return problem(409, "The request is done, and its reply was not kept")
+    except LedgerUnavailable:
+        return problem(503, "Nothing was done; send the request again", {"Retry-After": "1"})
 
 
 def reply(status: int, body: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
 from typing import Any
 
 import pytest
 
+from idemguard.ledgers.memory import MemoryLedger
+from idemguard.options import ledger_in_place
 from idemguard.outcome import Phase
+from idemguard.testing.faults import FaultyLedger, LedgerFault
 from idemguard.testing.frozen_clock import FrozenClock
 from samples.local import LocalContext, event_of, killed
 
@@ -72,3 +76,30 @@ def test_a_request_whose_first_is_still_at_work_is_told_when_to_come_back(
     clock.advance(float(refused["headers"]["Retry-After"]) + 1)
     assert sample.handler(event, context)["statusCode"] == 201
     assert sample.placed == ["ORD-6001"]
+
+
+def test_while_the_ledger_throttles_nothing_is_placed_and_the_client_may_come_back(
+    event: Any, context: LocalContext, clock: FrozenClock
+) -> None:
+    ledger = FaultyLedger(MemoryLedger(clock), clock=clock)
+    ledger.inject(LedgerFault.throttle())
+    with ledger_in_place(ledger):
+        refused = sample.handler(event, context)
+        assert (refused["statusCode"], refused["headers"]["Retry-After"]) == (503, "1")
+        assert sample.placed == []
+        assert sample.handler(event, context)["statusCode"] == 201
+    assert sample.placed == ["ORD-6001"]
+
+
+def test_a_request_that_is_done_and_whose_reply_was_not_kept_is_not_to_be_sent_again(
+    event: Any, context: LocalContext, clock: FrozenClock
+) -> None:
+    # Too large for a record, and nothing that compression helps with.
+    order_id = secrets.token_hex(5000)
+    event["body"] = json.dumps({"order_id": order_id})
+    with ledger_in_place(MemoryLedger(clock, max_bytes=4096)):
+        assert sample.handler(event, context)["statusCode"] == 201
+        refused = sample.handler(event, context)
+    assert refused["statusCode"] == 409
+    assert "Retry-After" not in refused["headers"]
+    assert sample.placed == [order_id]
