@@ -41,36 +41,25 @@ class Claim:
     outer: Claim | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def held(cls, holding: Holding, clock: Clock, limit: Deadline | None) -> Claim:
-        """The claim that a holding stands for."""
-        details, record = holding.details, holding.record
-        return cls(
-            details.operation,
-            details.key_digest,
-            details.namespace,
-            details.attempt,
-            record.fence,
-            record.lease,
-            clock,
-            holding,
-            limit,
-        )
-
-    @classmethod
-    def unguarded(
-        cls, details: Details, lease: float, clock: Clock, limit: Deadline | None
+    def of(
+        cls,
+        details: Details,
+        lease: float,
+        clock: Clock,
+        limit: Deadline | None,
+        holding: Holding | None = None,
     ) -> Claim:
-        """What work that was let run without a claim sees."""
+        """The claim of one delivery; without a holding, what work that runs unguarded sees."""
         return cls(
-            details.operation,
-            details.key_digest,
-            details.namespace,
-            0,
-            0,
-            lease,
-            clock,
-            None,
-            limit,
+            operation=details.operation,
+            key_digest=details.key_digest,
+            namespace=details.namespace,
+            attempt=details.attempt,
+            fencing_token=holding.record.fence if holding else 0,
+            lease=lease,
+            clock=clock,
+            holding=holding,
+            limit=limit,
         )
 
     @property

@@ -183,7 +183,7 @@ class Delivery(Generic[T]):
             self._completion_failed(error)
         else:
             self._remember(record, 0.0)
-            if record.result != encoded and record.result == not_stored("too large"):
+            if record.result == not_stored("too large"):
                 self._note(Happening.RESULT_NOT_STORED)
         if unsupported is not None:
             self._note(Happening.RESULT_NOT_STORED, error=unsupported)
@@ -229,7 +229,7 @@ class Delivery(Generic[T]):
             clock=setup.clock,
             deadline=self._deadline,
         )
-        self.claim = Claim.held(holding, setup.clock, self._limit)
+        self.claim = Claim.of(self.details, record.lease, setup.clock, self._limit, holding)
         if met is not None and met.state in (State.CLAIMED, State.UNKNOWN):
             self._note(Happening.TAKEN_OVER)
         if record.steps:
@@ -238,14 +238,14 @@ class Delivery(Generic[T]):
     def _run_unguarded(self, error: IdempotencyError) -> None:
         _log.warning("%s runs unguarded: %s", self._key.operation, type(error).__name__)
         self._note(Happening.UNGUARDED, error=error)
-        self.claim = Claim.unguarded(
-            self.details, lease_of(self._setup, self._limit), self._setup.clock, self._limit
-        )
+        lease = lease_of(self._setup, self._limit)
+        self.claim = Claim.of(self.details, lease, self._setup.clock, self._limit)
 
     def _is_permanent(self, error: BaseException | None) -> bool:
-        # Another delivery at work, a ledger that throttles, or being told to stop is never for good.
+        # Being told to stop, another delivery at work or a ledger that throttles is never for good.
+        if not isinstance(error, Exception):
+            return False
         passing = isinstance(error, IdempotencyError) and error.retryable
-        passing = passing or not isinstance(error, Exception)
         return isinstance(error, self._setup.permanent) and not passing
 
     def _end_undone(
